@@ -1,0 +1,83 @@
+"""Everything handloom raises on purpose.
+
+HandloomError
+├── ConfigError          a setting, a flag or a file is wrong
+├── PromptError          a template names what it was not given
+├── ToolError            a tool's fault; the model reads it as a result
+├── JournalError         the record of a run cannot be read or written
+│   ├── RunNotFoundError
+│   └── RunLockedError   another live process has the run open
+├── ModelError           a model gave no usable reply
+│   ├── ModelRefusedError      asking again cannot help (key, name, request)
+│   ├── ModelUnavailableError  asking again did not help (network, overload)
+│   └── ContextOverflowError   the request does not fit into the model's context
+└── RunStoppedError      a run ends without an answer
+    ├── LimitReachedError      turns, tokens, cost or time; resumable
+    ├── SuspendedError         waits for a person; resumable
+    ├── CancelledRunError      asked to stop; resumable
+    └── StuckError             the agent repeats itself or says nothing
+"""
+
+
+class HandloomError(Exception):
+    """The root of the tree; its text says what to do."""
+
+
+class ConfigError(HandloomError):
+    """A setting, a flag or a file is wrong."""
+
+
+class PromptError(HandloomError):
+    """A prompt template and its values do not fit each other."""
+
+
+class ToolError(HandloomError):
+    """Raised inside a tool: becomes a result with `ok=False` that the model reads."""
+
+
+class JournalError(HandloomError):
+    """The record of a run cannot be read or written."""
+
+
+class RunNotFoundError(JournalError):
+    """No run has this id."""
+
+
+class RunLockedError(JournalError):
+    """Another live process has the run open."""
+
+
+class ModelError(HandloomError):
+    """A model gave no usable reply."""
+
+
+class ModelRefusedError(ModelError):
+    """The service said no, and would say so again."""
+
+
+class ModelUnavailableError(ModelError):
+    """The service could not be reached, or failed each time it was asked."""
+
+
+class ContextOverflowError(ModelError):
+    """The request does not fit into the model's context."""
+
+
+class RunStoppedError(HandloomError):
+    """A run ends, or pauses, without an answer."""
+
+
+class LimitReachedError(RunStoppedError):
+    """A limit on turns, tokens, cost or time was reached; raise it and resume."""
+
+
+class SuspendedError(RunStoppedError):
+    """The run waits for a person; answer the question and resume."""
+
+
+class CancelledRunError(RunStoppedError):
+    """Someone asked the run to stop; it can be resumed."""
+
+
+class StuckError(RunStoppedError):
+    """The agent repeats itself or says nothing, and notes did not help."""

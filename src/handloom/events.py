@@ -1,0 +1,189 @@
+"""Everything that happens in a run, as frozen events with a JSON form.
+
+The kinds are a public format: they are read from journals, from `--json` and by other programs, so a kind or a field is added but never renamed.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from handloom.messages import Json, Message, ToolCall, ToolResult, Usage
+
+RunStatus = Literal["running", "suspended", "success", "failed", "limit", "cancelled", "unavailable"]
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What every event carries: its run, its place there (`seq`, without gaps), its time (Unix seconds) and its span.
+
+    A span is a path such as `turn-2/call-ab12`; the part before the last `turn-N` names the agent that owns it.
+    `durable` events are saved before anyone sees them; the others are only shown to those who watch.
+    """
+
+    durable: ClassVar[bool] = True
+
+    run: str = ""
+    seq: int = 0
+    at: float = 0.0
+    span: str = ""
+
+
+class RunStarted(Envelope, frozen=True, tag="run.started"):
+    """`settings` holds what a resume needs to build the same agent (agent, model, limits, output schema)."""
+
+    task: str
+    workspace: str = ""
+    version: str = ""
+    settings: Json = {}
+
+
+class RunSuspended(Envelope, frozen=True, tag="run.suspended"):
+    reason: str
+
+
+class RunResumed(Envelope, frozen=True, tag="run.resumed"):
+    pass
+
+
+class RunEnded(Envelope, frozen=True, tag="run.ended"):
+    status: RunStatus
+    answer: str = ""
+    reason: str = ""
+
+
+class TurnStarted(Envelope, frozen=True, tag="turn.started"):
+    turn: int
+
+
+class TurnEnded(Envelope, frozen=True, tag="turn.ended"):
+    turn: int
+
+
+class MessageAdded(Envelope, frozen=True, tag="message.added"):
+    """A user message: the task, a next-step prompt, a note of the loop."""
+
+    message: Message
+
+
+class ModelDelta(Envelope, frozen=True, tag="model.delta"):
+    """A piece of a reply while it is written; `channel` is where it belongs."""
+
+    durable: ClassVar[bool] = False
+
+    text: str
+    channel: Literal["text", "thinking", "calls"] = "text"
+
+
+class ModelReplied(Envelope, frozen=True, tag="model.replied"):
+    """A complete reply. `seconds` is the wall time of the request; `mode` is how tools were offered."""
+
+    message: Message
+    usage: Usage = Usage()
+    model: str = ""
+    mode: str = ""
+    finish: str = ""
+    seconds: float = 0.0
+
+
+class ModelRetried(Envelope, frozen=True, tag="model.retried"):
+    """A request failed and is sent again after `delay` seconds."""
+
+    reason: str
+    attempt: int
+    delay: float
+
+
+class ToolCalled(Envelope, frozen=True, tag="tool.called"):
+    call: ToolCall
+
+
+class ToolReturned(Envelope, frozen=True, tag="tool.returned"):
+    call: ToolCall
+    result: ToolResult
+    seconds: float = 0.0
+
+
+class QuestionAsked(Envelope, frozen=True, tag="question.asked"):
+    """Someone must answer before the run goes on; `id` is unique within the run."""
+
+    id: str
+    question: str
+    options: tuple[str, ...] = ()
+
+
+class QuestionAnswered(Envelope, frozen=True, tag="question.answered"):
+    id: str
+    answer: str
+
+
+class ContextCompacted(Envelope, frozen=True, tag="context.compacted"):
+    """The window moved: tool results before message `shrink_to` are shown short, messages before `drop_to` are replaced by `summary`.
+
+    `keep` is the number of characters that a short result shows. `usage` counts the model call that wrote the summary, if one did.
+    """
+
+    shrink_to: int
+    drop_to: int
+    keep: int
+    summary: str = ""
+    usage: Usage = Usage()
+
+
+class ArtifactAdded(Envelope, frozen=True, tag="artifact.added"):
+    path: str
+    note: str = ""
+
+
+class WarningRaised(Envelope, frozen=True, tag="warning.raised"):
+    """`topic` is a stable word (`limit`, `repetition`, `model`) and `text` is for people."""
+
+    topic: str
+    text: str
+
+
+Event = (
+    RunStarted
+    | RunSuspended
+    | RunResumed
+    | RunEnded
+    | TurnStarted
+    | TurnEnded
+    | MessageAdded
+    | ModelDelta
+    | ModelReplied
+    | ModelRetried
+    | ToolCalled
+    | ToolReturned
+    | QuestionAsked
+    | QuestionAnswered
+    | ContextCompacted
+    | ArtifactAdded
+    | WarningRaised
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    """One line of JSON, without the newline."""
+    return _encoder.encode(event)
+
+
+def decode(line: bytes | str) -> Event:
+    """The event of one JSON line. Raises: msgspec.ValidationError for anything else."""
+    return _decoder.decode(line)
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The event as plain JSON values."""
+    return msgspec.to_builtins(event)
+
+
+def agent_scope(span: str) -> str:
+    """The span of the agent that `span` belongs to: `research#1/turn-2/call-ab` is of `research#1`.
+
+    A call that itself runs an agent has turns below it, so the last turn decides.
+    """
+    parts = span.split("/") if span else []
+    turns = [place for place, part in enumerate(parts) if part.startswith("turn-")]
+    return "/".join(parts[: turns[-1]] if turns else parts)
