@@ -1,0 +1,81 @@
+"""Handloom: a general agent and a workflow engine for your own machine.
+
+The public names are imported when they are used, so that `import handloom` costs next to nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from handloom.agents import Agent, Output
+    from handloom.errors import HandloomError
+    from handloom.events import Event
+    from handloom.journal import Journal, MemoryStore, Store
+    from handloom.llm.model import Model
+    from handloom.memory import Memory
+    from handloom.messages import ImagePart, Message
+    from handloom.prompts import PromptTemplate
+    from handloom.runs import Limits, Run, RunResult
+    from handloom.tools import Tool, ToolContext, Toolset, tool
+    from handloom.wiring import resume, run
+
+__version__ = version("handloom")
+
+__all__ = [
+    "Agent",
+    "Event",
+    "HandloomError",
+    "ImagePart",
+    "Journal",
+    "Limits",
+    "Memory",
+    "MemoryStore",
+    "Message",
+    "Model",
+    "Output",
+    "PromptTemplate",
+    "Run",
+    "RunResult",
+    "Store",
+    "Tool",
+    "ToolContext",
+    "Toolset",
+    "resume",
+    "run",
+    "tool",
+]
+
+_HOMES = {
+    "Agent": "agents",
+    "Event": "events",
+    "HandloomError": "errors",
+    "ImagePart": "messages",
+    "Journal": "journal",
+    "Limits": "runs",
+    "Memory": "memory",
+    "MemoryStore": "journal",
+    "Message": "messages",
+    "Model": "llm.model",
+    "Output": "agents",
+    "PromptTemplate": "prompts",
+    "Run": "runs",
+    "RunResult": "runs",
+    "Store": "journal",
+    "Tool": "tools",
+    "ToolContext": "tools",
+    "Toolset": "tools",
+    "resume": "wiring",
+    "run": "wiring",
+    "tool": "tools",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'handloom' has no attribute {name!r}")
+    return getattr(import_module(f"handloom.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

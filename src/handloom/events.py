@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from handloom.messages import Json, Message, ToolCall, ToolResult, Usage
+from handloom.messages import ImagePart, Json, Message, ToolCall, ToolResult, Usage
 
-RunStatus = Literal["running", "suspended", "success", "failed", "limit", "cancelled", "unavailable"]
+RunStatus = Literal["running", "suspended", "success", "failed"]
+Cause = Literal["question", "limit", "interrupted", "unavailable"]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
@@ -31,12 +32,16 @@ class RunStarted(Envelope, frozen=True, tag="run.started"):
     """`settings` holds what a resume needs to build the same agent (agent, model, limits, output schema)."""
 
     task: str
+    images: tuple[ImagePart, ...] = ()
     workspace: str = ""
     version: str = ""
     settings: Json = {}
 
 
 class RunSuspended(Envelope, frozen=True, tag="run.suspended"):
+    """The run stops here and can be resumed: a person must answer, a limit was reached, someone interrupted it, or a model is out of reach."""
+
+    cause: Cause
     reason: str
 
 
@@ -45,7 +50,7 @@ class RunResumed(Envelope, frozen=True, tag="run.resumed"):
 
 
 class RunEnded(Envelope, frozen=True, tag="run.ended"):
-    status: RunStatus
+    status: Literal["success", "failed"]
     answer: str = ""
     reason: str = ""
 

@@ -1,0 +1,68 @@
+"""What the loop tells a model that is about to go wrong, and when it gives up: pure decisions on memory."""
+
+from collections.abc import Sequence
+
+from handloom.errors import StuckError
+from handloom.memory import TERMINATE, Memory
+
+NOTED, FORCED, STOPPED = 3, 4, 5  # rounds with the same calls and results
+SILENT = 2  # empty or cut replies in a row that are forgiven
+REJECTED = 2  # answers of the wrong form that are sent back
+
+
+def note(memory: Memory) -> str:
+    """A word to the model before its next reply, or nothing. Raises: StuckError when words have not helped."""
+    if memory.said_nothing():
+        if silences(memory) > SILENT:
+            raise StuckError(f"the model gave {SILENT + 1} replies in a row without an answer or a call")
+        if memory.was_cut():
+            return "Your reply was cut off at the length limit and nothing of it was used. Reply shorter: do a smaller step."
+        return "Your reply was empty. Call a tool, or answer."
+    count = repeats(memory.rounds())
+    if count >= STOPPED:
+        last = memory.messages[-1].text
+        raise StuckError(f"the agent made the same call {count} times with the same result and did not change its way; the last result was: {last[:300]}")
+    if count >= NOTED:
+        return f"You have done the same {count} times with the same result. It will not change: use what you know, do something else, or terminate."
+    return ""
+
+
+def withheld(memory: Memory) -> set[str]:
+    """Tools that are not offered for one turn, because the model calls them again and again against advice."""
+    rounds = memory.rounds()
+    if repeats(rounds) < FORCED:
+        return set()
+    return {call.split(" ", 1)[0] for call in rounds[-1]} - {TERMINATE}
+
+
+def repeats(rounds: Sequence[tuple[str, ...]]) -> int:
+    """How often the latest round, or the latest pair or triple of rounds, has come in a row."""
+    best = 1 if rounds else 0
+    for period in (1, 2, 3):
+        count = 1
+        block = list(rounds[-period:])
+        while len(rounds) >= period * (count + 1) and list(rounds[-period * (count + 1) : len(rounds) - period * count]) == block:
+            count += 1
+        best = max(best, count)
+    return best
+
+
+def silences(memory: Memory) -> int:
+    """Replies at the end of memory that held nothing."""
+    count = 0
+    for message in reversed(memory.messages):
+        if message.role == "tool" or message.tool_calls or message.origin in ("task", "rejected"):
+            break
+        count += message.role == "assistant"
+    return count
+
+
+def check_rejections(memory: Memory, problem: str) -> None:
+    """Raises: StuckError when the answer has been sent back often enough."""
+    count = 0
+    for message in reversed(memory.messages):
+        if message.origin == "task":
+            break
+        count += message.origin == "rejected" or (message.name == TERMINATE and not message.ok)
+    if count >= REJECTED:
+        raise StuckError(f"the answer did not have the form asked for, {count + 1} times: {problem}")

@@ -1,0 +1,138 @@
+"""Agent: the loop that thinks and acts until there is an answer.
+
+The loop asks memory what is pending, so a run that was stopped anywhere goes on by entering the loop again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import msgspec
+
+from handloom.agents import advice, context
+from handloom.agents.calls import MOST_CALLS, run_calls
+from handloom.agents.output import Output
+from handloom.agents.recall import read_result
+from handloom.agents.sources import Snapshot, StateSource
+from handloom.errors import ContextOverflowError
+from handloom.events import ModelReplied
+from handloom.llm.model import Model, Request
+from handloom.memory import Answer
+from handloom.messages import Message, ToolCall
+from handloom.prompts import PromptTemplate, render
+from handloom.runs import Run
+from handloom.tools import Tool, Toolset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """A frozen recipe. `tools` may hold toolsets, which are read anew each turn; `values` fill the prompt's placeholders.
+
+    `output` binds the answer to a form. `max_messages` bounds the window in whole turns. `next_step_history="all"` shows every next-step prompt
+    to the model instead of the newest alone.
+    """
+
+    name: str
+    prompt: PromptTemplate
+    model: Model
+    tools: tuple[Tool | Toolset, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: tuple[StateSource, ...] = ()
+    output: Output | None = None
+    max_messages: int = 100
+    next_step_history: Literal["newest", "all"] = "newest"
+
+    async def run(self, run: Run) -> Answer:
+        """Work until there is an answer. Raises: RunStoppedError, ModelError."""
+        while (answer := await self.answer(run)) is None:
+            async with run.turn() as turn:
+                calls = run.memory.pending_calls() or (await self.think(turn)).tool_calls
+                await self.act(turn, calls)
+        return answer
+
+    async def answer(self, run: Run) -> Answer | None:
+        """The answer in memory, once it has the form that was asked for."""
+        answer = run.memory.answer()
+        if answer is None or self.output is None or answer.status == "failure":
+            return answer
+        problem = self.output.problem(answer.text)
+        if problem:
+            advice.check_rejections(run.memory, problem)
+            await run.add(Message.user(f"This is no answer of the form asked for: {problem}. Give the whole answer again, corrected.", origin="rejected"))
+            return None
+        return answer
+
+    async def think(self, run: Run) -> Message:
+        """Show the model what there is now, and take in its reply."""
+        await self._prepare(run)
+        tools = await self.toolbox(run)
+        offered = tuple(tool.spec for tool in tools.values() if tool.name not in advice.withheld(run.memory))
+        system = render(self.prompt.system, self.values)
+        schema = self.output.schema if self.output and not offered else None
+        request = Request(system=system, tools=offered, schema=schema)
+        await context.fit(run, self.model, request, self.max_messages)
+        try:
+            reply = await self._ask(run, request)
+        except ContextOverflowError:
+            await context.fit(run, self.model, request, self.max_messages, share=0.6)
+            reply = await self._ask(run, request)
+        await run.emit(reply)
+        return reply.message
+
+    async def act(self, run: Run, calls: tuple[ToolCall, ...]) -> None:
+        """Run the calls of a reply; each gets a result."""
+        if calls:
+            await run_calls(run, calls, await self.toolbox(run))
+
+    async def toolbox(self, run: Run) -> dict[str, Tool]:
+        """The tools of this moment by name; `read_result` is among them once there is something to read again."""
+        found: dict[str, Tool] = {}
+        for source in self.tools:
+            for tool in [source] if isinstance(source, Tool) else await source.tools():
+                found.setdefault(tool.name, tool)
+        if run.memory.has_short_results():
+            found.setdefault(read_result.name, read_result)
+        return found
+
+    async def _prepare(self, run: Run) -> None:
+        """Add the loop's notes and the next-step prompt, unless a stopped run had got so far."""
+        memory = run.memory
+        if memory.messages and memory.messages[-1].origin == "next_step":
+            return
+        if note := advice.note(memory):
+            await run.add(Message.user(note, origin="note"))
+        template = next((source.next_step for source in self.sources if source.next_step and source.in_use(run)), self.prompt.next_step)
+        if template:
+            snapshot = await self._snapshot(run)
+            text = render(template, {**self.values, **snapshot.values})
+            await run.add(Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ()))
+
+    async def _snapshot(self, run: Run) -> Snapshot:
+        values: dict[str, str] = {}
+        images = ()
+        for source in self.sources:
+            if source.in_use(run):
+                snapshot = await source.snapshot(run)
+                values |= snapshot.values
+                images += snapshot.images
+        return Snapshot(values=values, images=images)
+
+    async def _ask(self, run: Run, request: Request) -> ModelReplied:
+        window = tuple(run.memory.window(all_next_steps=self.next_step_history == "all"))
+        reply = await run.unless_cancelled(self.model.complete(replace(request, messages=window), run.emit))
+        return ModelReplied(
+            message=_numbered(reply.message, run.memory.calls_made),
+            usage=reply.usage,
+            model=reply.model,
+            mode=reply.mode,
+            finish=reply.finish,
+            seconds=reply.seconds,
+        )
+
+
+def _numbered(message: Message, made: int) -> Message:
+    """The reply with call ids of our own: nine characters, unique in the run, whatever the service sent."""
+    calls = tuple(
+        msgspec.structs.replace(call, id=f"call{made + place:05d}") for place, call in enumerate(message.tool_calls[:MOST_CALLS], 1)
+    )
+    return msgspec.structs.replace(message, tool_calls=calls)

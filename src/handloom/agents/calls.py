@@ -1,0 +1,120 @@
+"""Running the calls of one reply: each becomes a result, whatever happens, and each is recorded before and after."""
+
+import asyncio
+import difflib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from handloom.errors import HandloomError, RunStoppedError, ToolError
+from handloom.events import ArtifactAdded, ToolCalled, ToolReturned
+from handloom.messages import ToolCall, ToolResult
+from handloom.runs import Closeable, Run
+from handloom.tools import Tool, schema
+from handloom.tools.results import clean, cut
+
+log = logging.getLogger(__name__)
+
+MOST_CALLS = 16
+OUTPUT = 32_000  # characters of a result that memory keeps; the rest is in a file of the run
+CloseableT = TypeVar("CloseableT", bound=Closeable)
+
+
+class CallContext:
+    """A ToolContext for one call of a run."""
+
+    def __init__(self, run: Run, call: ToolCall) -> None:
+        self.workspace = run.workspace
+        self.call_id = call.id
+        self._run = run
+        self._asked = 0
+
+    async def ask(self, question: str, options: tuple[str, ...] = ()) -> str:
+        self._asked += 1
+        return await self._run.ask(question, options, key=str(self._asked))
+
+    async def resource(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
+        return await self._run.resource(kind, make)
+
+    async def artifact(self, path: Path, note: str = "") -> None:
+        await self._run.emit(ArtifactAdded(path=str(path), note=note))
+
+    def recall(self, handle: str) -> str:
+        message = self._run.memory.result(handle)
+        if message is None:
+            raise ToolError(f"no result has the handle {handle!r}")
+        return (self._run.folder / message.spill).read_text(encoding="utf-8") if message.spill else message.text
+
+
+async def run_calls(run: Run, calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> None:
+    """Run the calls of a reply in order; neighbours whose tools allow it run together.
+
+    A call that must wait for a person lets the others finish first. Raises: SuspendedError and the other stops of a run.
+    """
+    for together, group in groupby(calls, key=lambda call: call.name in tools and tools[call.name].parallel):
+        batch = list(group)
+        if not together:
+            for call in batch:
+                await _run_call(run, call, tools)
+            continue
+        outcomes = await asyncio.gather(*(_run_call(run, call, tools) for call in batch), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+
+async def _run_call(run: Run, call: ToolCall, tools: Mapping[str, Tool]) -> None:
+    span = run.child(f"call-{call.id}")
+    started = time.monotonic()
+    tool = tools.get(call.name)
+    if tool is None or call.error:
+        result = ToolResult(text=_unknown(call, tools) if tool is None else _unreadable(call, tool), ok=False)
+    elif span.span in run.state.open_calls and not tool.repeatable:
+        result = ToolResult(text="interrupted, outcome unknown: the run stopped during this call. Check what it did before you repeat it.", ok=False)
+    else:
+        if span.span not in run.state.open_calls:
+            await span.emit(ToolCalled(call=call))
+        result = await _result(span, call, tool)
+    await span.emit(ToolReturned(call=call, result=result, seconds=round(time.monotonic() - started, 3)))
+
+
+async def _result(span: Run, call: ToolCall, tool: Tool) -> ToolResult:
+    try:
+        result = await tool.run(call.arguments, CallContext(span, call))
+    except RunStoppedError:
+        raise
+    except ToolError as error:
+        result = ToolResult(text=str(error), ok=False)
+    except HandloomError as error:
+        result = ToolResult(text=f"{type(error).__name__}: {error}", ok=False)
+    except Exception as error:
+        log.exception("tool %s failed in run %s", tool.name, span.id)
+        result = ToolResult(text=f"the tool {tool.name} broke: {type(error).__name__}: {error}", ok=False)
+    return _bounded(span, call, result)
+
+
+def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
+    """The result with clean text of bounded length; the complete text goes to a file of the run."""
+    text = clean(result.text)
+    if len(text) <= OUTPUT:
+        return msgspec.structs.replace(result, text=text)
+    name = f"{call.id}.txt"
+    (span.folder / name).write_text(text, encoding="utf-8")
+    return msgspec.structs.replace(result, text=cut(text, OUTPUT, where=f'read_result("{call.id}") shows all'), spill=name)
+
+
+def _unknown(call: ToolCall, tools: Mapping[str, Tool]) -> str:
+    if not call.name:
+        return f"the call could not be read: {call.error}"
+    by_lower = {name.lower(): name for name in tools}
+    near = [by_lower[name] for name in difflib.get_close_matches(call.name.lower(), by_lower, n=3, cutoff=0.3)]
+    return f"there is no tool {call.name[:80]!r}; the nearest are: {', '.join(near or list(tools)[:3])}"
+
+
+def _unreadable(call: ToolCall, tool: Tool) -> str:
+    return f"the arguments of {call.name} could not be read: {call.error}. It was not run. Parameters: {schema.signature(tool.parameters)}"

@@ -1,0 +1,319 @@
+"""Any service that speaks OpenAI's Chat Completions: hosted, self-hosted, embedded, Azure.
+
+Requests go through the SDK's `client.post`, which keeps its authentication, time-outs and error classes, but not its walk over the whole message tree,
+which costs milliseconds a turn. Retries are ours, so that each is an event.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from handloom.events import ModelDelta, ModelRetried, WarningRaised
+from handloom.llm import repair, retry, structured, wire
+from handloom.llm.model import Emit, Reply, Request
+from handloom.llm.profiles import Profile, ToolMode, profile_for
+from handloom.llm.retry import Fault
+from handloom.llm.tokens import Meter
+from handloom.messages import Json, Message, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletionChunk
+
+IDLE = 300.0  # seconds without a byte: a local model may read a long prompt for minutes before it writes
+DISTRUST = 2  # replies with calls written as text after which `auto` stops offering tools natively
+
+
+class _FaultError(Exception):
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+
+@dataclass
+class _Draft:
+    """A reply while it streams in."""
+
+    text: list[str] = field(default_factory=list[str])
+    thinking: list[str] = field(default_factory=list[str])
+    calls: dict[int, _CallDraft] = field(default_factory=dict[int, "_CallDraft"])
+    usage: Usage = Usage()
+    finish: str = ""
+    model: str = ""
+
+
+@dataclass
+class _CallDraft:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
+class OpenAIModel:
+    """A model behind a Chat Completions service.
+
+    `azure_version` makes it an Azure deployment. `idle` is the longest silence in seconds that is waited through; there is no total limit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        api_key: str = "",
+        profile: Profile | None = None,
+        azure_version: str = "",
+        headers: dict[str, str] | None = None,
+        extra_body: Json | None = None,
+        idle: float = IDLE,
+    ) -> None:
+        self.name = name
+        self.profile = profile or profile_for(name)
+        self.base_url = base_url
+        self._key = api_key
+        self._azure_version = azure_version
+        self._headers = headers or {}
+        self._extra = extra_body or {}
+        self._idle = idle
+        self._client: AsyncOpenAI | None = None
+        self._meter = Meter()
+        self._mode: ToolMode = "native" if self.profile.tool_mode == "auto" else self.profile.tool_mode
+        self._as_text = 0
+
+    @property
+    def tool_mode(self) -> ToolMode:
+        """How tools are offered now; `auto` has decided by then."""
+        return self._mode
+
+    def estimate(self, request: Request) -> int:
+        return self._meter.request(request.system, request.messages, request.tools)
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def complete(self, request: Request, emit: Emit) -> Reply:
+        """Ask, and ask again while that can help; switch the tool mode when the service or the replies call for it."""
+        attempt = 1
+        while True:
+            started = time.monotonic()
+            try:
+                draft = await self._stream(request, emit)
+            except _FaultError as error:
+                fault = error.fault
+            else:
+                return await self._reply(request, draft, time.monotonic() - started, emit)
+            if switched := self._other_mode(fault, request):
+                await emit(WarningRaised(topic="model", text=f"{self.name}: {switched} ({fault.text[:120]})"))
+                continue
+            wait = retry.delay(fault, attempt)
+            if wait is None:
+                raise retry.final(fault, model=self.name, url=self.base_url, tries=attempt)
+            await emit(ModelRetried(reason=f"{fault.status or ''} {fault.text}".strip()[:300], attempt=attempt, delay=round(wait, 3)))
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    def body(self, request: Request) -> Json:
+        """The request as the service gets it, without the streaming fields."""
+        profile = self.profile
+        body: Json = {"model": self.name}
+        if request.tools and self._mode == "structured":
+            body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
+            body["response_format"] = _json_schema("call", structured.reply_schema(request.tools, profile.dialect))
+        elif request.tools and self._mode == "text":
+            body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
+        else:
+            body["messages"] = wire.format_messages(request.system, request.messages, profile)
+            if request.tools:
+                body["tools"] = wire.format_tools(request.tools)
+            elif request.schema is not None and profile.json_schema:
+                body["response_format"] = _json_schema("answer", request.schema)
+        body[profile.max_tokens_name] = request.max_tokens or profile.max_output
+        temperature = request.temperature if request.temperature is not None else profile.temperature
+        if profile.temperature is not None and temperature is not None:
+            body["temperature"] = temperature
+        return body | self._extra
+
+    # Streaming
+
+    async def _stream(self, request: Request, emit: Emit) -> _Draft:
+        import openai
+
+        draft = _Draft()
+        try:
+            async with aclosing(self._chunks(self.body(request))) as chunks:
+                async for chunk in chunks:
+                    await self._take(chunk, draft, emit)
+        except openai.APIStatusError as error:
+            raise _FaultError(_status_fault(error)) from error
+        except openai.APIError as error:  # time-outs, broken connections, errors inside a stream
+            raise _FaultError(Fault(code=error.code or "", text=_connection_text(error), status=_inner_status(error))) from error
+        if not draft.finish and not draft.usage.prompt_tokens:
+            raise _FaultError(Fault(text="the stream ended in the middle of a reply"))
+        return draft
+
+    async def _chunks(self, body: Json) -> AsyncIterator["ChatCompletionChunk"]:
+        """The chunks of a reply. A 200 that is no stream (a login page, an error object) raises a fault here."""
+        from openai import AsyncStream
+        from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+        stream = await self._connection().post(
+            "/chat/completions",
+            body=body | {"stream": True, "stream_options": {"include_usage": True}},
+            cast_to=ChatCompletion,
+            stream=True,
+            stream_cls=AsyncStream[ChatCompletionChunk],
+        )
+        kind = stream.response.headers.get("content-type", "")
+        try:
+            if "text/event-stream" not in kind:
+                text = (await stream.response.aread()).decode("utf-8", "replace")
+                raise _FaultError(Fault(status=200, text=f"the answer is no completion but {kind or 'something untyped'}: {' '.join(text.split())[:200]}"))
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await stream.close()
+
+    async def _take(self, chunk: "ChatCompletionChunk", draft: _Draft, emit: Emit) -> None:
+        draft.model = chunk.model or draft.model
+        if chunk.usage is not None:
+            draft.usage = self._usage(chunk.usage)
+        if not chunk.choices:
+            return
+        choice = chunk.choices[0]
+        draft.finish = choice.finish_reason or draft.finish
+        delta: Any = choice.delta
+        if delta is None:
+            return
+        if thinking := getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None):
+            draft.thinking.append(thinking)
+            await emit(ModelDelta(text=thinking, channel="thinking"))
+        if delta.content:
+            draft.text.append(delta.content)
+            await emit(ModelDelta(text=delta.content, channel="calls" if self._mode == "structured" else "text"))
+        for piece in delta.tool_calls or ():
+            await emit(ModelDelta(text=_take_call(piece, draft), channel="calls"))
+
+    def _usage(self, usage: Any) -> Usage:
+        prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
+        details = getattr(usage, "prompt_tokens_details", None)
+        cached = getattr(details, "cached_tokens", None) or getattr(usage, "prompt_cache_hit_tokens", None) or 0
+        cost = 0.0
+        if price := self.profile.price:
+            rate = price.prompt if price.cached is None else price.cached
+            cost = ((prompt - cached) * price.prompt + cached * rate + completion * price.completion) / 1e6
+        return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cost=cost, calls=1)
+
+    def _connection(self) -> "AsyncOpenAI":
+        if self._client is None:
+            import openai
+
+            timeout = openai.Timeout(self._idle, connect=15.0)
+            key = self._key or "none"  # the SDK insists on one, local servers ignore it
+            if self._azure_version:
+                self._client = openai.AsyncAzureOpenAI(
+                    azure_endpoint=self.base_url, api_version=self._azure_version, api_key=key, max_retries=0, timeout=timeout, default_headers=self._headers
+                )
+            else:
+                self._client = openai.AsyncOpenAI(base_url=self.base_url, api_key=key, max_retries=0, timeout=timeout, default_headers=self._headers)
+        return self._client
+
+    # From a draft to a reply
+
+    async def _reply(self, request: Request, draft: _Draft, seconds: float, emit: Emit) -> Reply:
+        self._meter.learn(request.system, request.messages, request.tools, draft.usage.prompt_tokens)
+        text, calls = "".join(draft.text), [_finished(call) for call in draft.calls.values()]
+        written = 0
+        if not calls and request.tools and text.strip():
+            text, calls, written = self._read_text(text, request)
+        mode = self._mode
+        if written and self.profile.tool_mode == "auto" and mode == "native":
+            self._as_text += 1
+            if self._as_text >= DISTRUST:
+                self._mode = "structured" if self.profile.json_schema else "text"
+                await emit(WarningRaised(topic="model", text=f"{self.name} writes its calls as text; {self._mode} mode from now on"))
+        return Reply(
+            message=Message.assistant(text, tuple(calls), thinking="".join(draft.thinking)),
+            usage=draft.usage,
+            model=draft.model or self.name,
+            mode=mode,
+            finish=draft.finish,
+            seconds=round(seconds, 3),
+        )
+
+    def _read_text(self, text: str, request: Request) -> tuple[str, list[ToolCall], int]:
+        """(text, calls, how many were written as text although tools were offered natively)."""
+        if self._mode in ("structured", "text"):
+            try:
+                found = structured.read_reply(repair.read_object(text), self.profile.dialect)
+            except repair.Unreadable:
+                found = None
+            if found:
+                return found[0], found[1], 0
+        rest, calls = repair.recognise(text, request.tools)
+        return rest, calls, len(calls)
+
+    def _other_mode(self, fault: Fault, request: Request) -> str:
+        """Change the mode after a refusal of tools or schemas, and say to which; empty when the refusal is about something else."""
+        if not request.tools or fault.overflows:
+            return ""
+        if self._mode == "native" and fault.refuses_tools and self.profile.tool_mode == "auto":
+            self._mode = "structured" if self.profile.json_schema else "text"
+            return f"does not take tools, {self._mode} mode from now on"
+        if self._mode == "structured" and fault.refuses_schema:
+            self._mode = "text"
+            self.profile = replace(self.profile, json_schema=False)
+            return "does not take response_format, calls are described in words from now on"
+        return ""
+
+
+def _json_schema(name: str, schema: Json) -> Json:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+
+
+def _take_call(piece: Any, draft: _Draft) -> str:
+    """Add a piece of a call; a service that leaves out `index` sends one call a piece, or goes on with the last."""
+    index = piece.index
+    if index is None:
+        last = max(draft.calls, default=-1)
+        goes_on = last >= 0 and not (piece.function and piece.function.name) and (not piece.id or piece.id == draft.calls[last].id)
+        index = last if goes_on else last + 1
+    call = draft.calls.setdefault(index, _CallDraft())
+    call.id = piece.id or call.id
+    if piece.function is None:
+        return ""
+    call.name += piece.function.name or ""
+    call.arguments.append(piece.function.arguments or "")
+    return (piece.function.name or "") + (piece.function.arguments or "")
+
+
+def _finished(call: _CallDraft) -> ToolCall:
+    return repair.make_call(call.id, call.name, "".join(call.arguments))
+
+
+def _status_fault(error: Any) -> Fault:
+    body = error.body if isinstance(error.body, dict) else {}
+    text = body.get("message") or " ".join(str(error.message).split())
+    return Fault(status=error.status_code, code=str(error.code or body.get("type") or ""), text=str(text)[:500], retry_after=_retry_after(error.response.headers))
+
+
+def _retry_after(headers: Any) -> float | None:
+    try:
+        return max(0.0, float(headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _connection_text(error: Any) -> str:
+    cause = error.__cause__
+    return f"{error.message}{f' ({cause})' if cause and str(cause) else ''}"
+
+
+def _inner_status(error: Any) -> int:
+    """The status that a service put into an error event of a stream that had begun with 200."""
+    code = error.body.get("code") if isinstance(error.body, dict) else None
+    return code if isinstance(code, int) else 0
+

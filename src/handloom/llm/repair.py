@@ -1,0 +1,194 @@
+"""Reading calls that a model wrote badly: arguments that are almost JSON, and calls that stand in the text.
+
+Only what has one possible meaning is mended. Everything else becomes a call with an `error`, which the loop answers and never runs.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from handloom.messages import Json, ToolCall, ToolSpec
+
+MAX_CALLS = 16
+_FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_FENCED_TAIL = re.compile(r"```(?:json|tool_call|tool_code|python|xml)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_LEAD = 300  # characters of introduction that may stand before a fenced call; a longer text is an answer that quotes one
+
+
+class Unreadable(ValueError):
+    """Why a text is no JSON object, for the model to read."""
+
+
+def read_object(text: str) -> Json:
+    """The JSON object in a text. Mended: a code fence, raw line breaks in strings, text after the object, JSON in a JSON string, Python's quotes.
+
+    Raises: Unreadable, naming the position, for anything with more than one meaning (cut off, repeated keys, NaN, two objects).
+    """
+    text = text.strip()
+    if fenced := _FENCE.match(text):
+        text = fenced[1].strip()
+    if not text:
+        return {}
+    value = _decode(text)
+    if isinstance(value, str):
+        value = _decode(value.strip())
+    if not isinstance(value, dict):
+        raise Unreadable(f"the arguments must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _decode(text: str) -> Any:
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=_no_constant)
+    try:
+        value, end = decoder.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return _python(text, error)
+    except RecursionError:
+        raise Unreadable("the JSON is nested too deeply") from None
+    rest = text[end:].strip()
+    if "{" in rest or "[" in rest:
+        raise Unreadable(f"more than one JSON value: another one starts after position {end}")
+    return value
+
+
+def _python(text: str, error: json.JSONDecodeError) -> Any:
+    """A Python literal (single quotes, True, None), which has one meaning too."""
+    if text[:1] in "{'":
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            pass
+        else:
+            if isinstance(value, dict | str):
+                return value
+    raise Unreadable(f"invalid JSON: {error.msg} at line {error.lineno} column {error.colno} (position {error.pos} of {len(text)})") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found: Json = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            raise Unreadable(f"the key {key!r} stands twice with different values")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise Unreadable(f"{name} is not JSON")
+
+
+def make_call(identity: str, name: str, arguments: str | Json) -> ToolCall:
+    """A call, with `error` set where its arguments cannot be read."""
+    if isinstance(arguments, dict):
+        return ToolCall(id=identity, name=name, arguments=arguments)
+    try:
+        return ToolCall(id=identity, name=name, arguments=read_object(arguments))
+    except Unreadable as error:
+        return ToolCall(id=identity, name=name, raw=arguments, error=str(error))
+
+
+def recognise(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
+    """(the text without its calls, the calls) of a reply that wrote its calls as text.
+
+    Known forms: `<tool_call>` blocks, fenced JSON, bare JSON (one object or a list), a Python-like call of a known tool. A call counts only at the end of
+    the reply and after a short introduction at most, so that a call quoted within an answer stays text.
+    """
+    for form in (_tagged, _whole, _fenced):
+        if found := form(text, tools):
+            return found
+    return text, []
+
+
+def _tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] | None:
+    start = text.find("<tool_call>")
+    if start < 0 or _TAGGED.sub("", text[start:]).strip():
+        return None
+    bodies = [match[1] for match in _TAGGED.finditer(text[start:])]
+    calls = [call for body in bodies for call in _calls(body, tools) or [ToolCall(id="", name="", raw=body, error=_why(body))]]
+    return text[:start].strip(), calls[:MAX_CALLS]
+
+
+def _whole(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] | None:
+    fenced = _FENCE.match(text)
+    calls = _calls(fenced[1] if fenced else text, tools)
+    return ("", calls[:MAX_CALLS]) if calls else None
+
+
+def _fenced(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] | None:
+    blocks = list(_FENCED_TAIL.finditer(text))
+    if not blocks or text[blocks[-1].end() :].strip() or blocks[0].start() > _LEAD:
+        return None
+    calls: list[ToolCall] = []
+    for block in blocks:
+        calls += _calls(block[1], tools)
+    return (text[: blocks[0].start()].strip(), calls[:MAX_CALLS]) if calls else None
+
+
+def _calls(body: str, tools: Sequence[ToolSpec]) -> list[ToolCall]:
+    """The calls that a body consists of, or nothing when it is anything else."""
+    body = body.strip()
+    names = {tool.name for tool in tools}
+    if body[:1] in "{[":
+        return _json_calls(body, names)
+    return _python_call(body, tools)
+
+
+def _json_calls(body: str, names: set[str]) -> list[ToolCall]:
+    values: list[Any] = []
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=_no_constant)
+    at = 0
+    try:
+        while at < len(body):
+            value, at = decoder.raw_decode(body, at)
+            values += value if isinstance(value, list) else [value]
+            at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,;"))
+    except (json.JSONDecodeError, Unreadable, RecursionError):
+        return []
+    calls = [_json_call(value, names) for value in values]
+    return [call for call in calls if call] if all(calls) else []
+
+
+def _json_call(value: Any, names: set[str]) -> ToolCall | None:
+    """A call from `{"name", "arguments"}` (or `parameters`), possibly inside `function`; an unknown name counts only with arguments beside it."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = value.get("name", value.get("tool"))
+    arguments = next((value[key] for key in ("arguments", "parameters", "args") if key in value), None)
+    extra = set(value) - {"name", "tool", "arguments", "parameters", "args", "id", "type"}
+    if not isinstance(name, str) or extra or (arguments is None and name not in names) or not isinstance(arguments, dict | str | None):
+        return None
+    return make_call("", name, arguments if arguments is not None else {})
+
+
+def _python_call(body: str, tools: Iterable[ToolSpec]) -> list[ToolCall]:
+    """`name(key="value")` of a known tool with literal arguments; positional ones follow the order of the schema."""
+    try:
+        tree = ast.parse(body, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return []
+    known = {tool.name: list(tool.parameters.get("properties", {})) for tool in tools}
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.func.id not in known:
+        return []
+    order = known[tree.func.id]
+    if len(tree.args) > len(order) or any(keyword.arg is None for keyword in tree.keywords):
+        return []
+    try:
+        arguments = {name: ast.literal_eval(value) for name, value in zip(order, tree.args, strict=False)}
+        arguments |= {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in tree.keywords}
+        json.dumps(arguments)
+    except (ValueError, TypeError):
+        return []
+    return [ToolCall(id="", name=tree.func.id, arguments=arguments)]
+
+
+def _why(body: str) -> str:
+    try:
+        value = read_object(body)
+    except Unreadable as error:
+        return str(error)
+    return f'a call needs "name" and "arguments", this has {", ".join(map(repr, value)) or "nothing"}'

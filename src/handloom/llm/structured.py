@@ -1,0 +1,160 @@
+"""Structured mode: tools for models that cannot call them natively.
+
+The tools stand in the system prompt and the reply is bound by a JSON Schema to be a call, so that a small model cannot write a broken one.
+Memory is the same as in native mode; only the form on the wire differs. The `qwen` form follows the layout that family was trained on
+(a `# Tools` section, one schema a line in `<tools>` tags, results in `<tool_response>` tags).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from handloom.llm.profiles import Dialect, Profile
+from handloom.llm.repair import MAX_CALLS, make_call
+from handloom.llm.wire import content
+from handloom.messages import Json, Message, ToolCall, ToolSpec
+
+THOUGHT = 240  # characters of thought that the schema allows before the calls
+FEW = 4  # calls in one reply
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a family wants its calls: with a thought first or not, one or several in a reply."""
+
+    thought: bool
+    several: bool
+    result: str
+    rules: str
+
+
+FORMS: dict[Dialect, Form] = {
+    "calls": Form(
+        thought=True,
+        several=True,
+        result="Observed output of `{name}`:\n{text}",
+        rules='Reply with one JSON object: {"thought": why, in one short sentence, "calls": [{"name": tool, "arguments": {...}}, ...]}.',
+    ),
+    "qwen": Form(
+        thought=False,
+        several=False,
+        result="<tool_response>\n{text}\n</tool_response>",
+        rules='Reply with one JSON object that calls one function: {"name": function name, "arguments": {...}}.',
+    ),
+}
+
+
+def system_prompt(system: str, tools: Sequence[ToolSpec], dialect: Dialect) -> str:
+    """The system prompt with the tools and the form of a reply behind it."""
+    lines = "\n".join(_line(tool) for tool in tools)
+    return f"{system}\n\n# Tools\n\nThese functions are all you can call:\n<tools>\n{lines}\n</tools>\n\n{FORMS[dialect].rules}".strip()
+
+
+def reply_schema(tools: Sequence[ToolSpec], dialect: Dialect) -> Json:
+    """The JSON Schema of a reply: a union of the tools, each with its own arguments."""
+    form = FORMS[dialect]
+    members: list[Json] = [
+        _object({"name": {"const": tool.name}, "arguments": _closed(tool.parameters)}, ["name", "arguments"]) for tool in tools
+    ]
+    union: Json = members[0] if len(members) == 1 else {"anyOf": members}
+    if form.several:
+        calls: Json = {"type": "array", "items": union, "minItems": 1, "maxItems": FEW}
+        return _object({"thought": {"type": "string", "maxLength": THOUGHT}, "calls": calls}, ["thought", "calls"])
+    if form.thought:
+        for member in members:
+            member["properties"] = {"thought": {"type": "string", "maxLength": THOUGHT}, **member["properties"]}
+            member["required"] = ["thought", *member["required"]]
+    return union
+
+
+def format_messages(system: str, messages: Sequence[Message], tools: Sequence[ToolSpec], profile: Profile) -> list[Json]:
+    """Provider dicts in order; what follows a reply (results, prompts) is one user message, since strict chat templates want roles to alternate."""
+    form = FORMS[profile.dialect]
+    out: list[Json] = [{"role": "system", "content": system_prompt(system, tools, profile.dialect)}]
+    for message in messages:
+        match message.role:
+            case "assistant":
+                out.append({"role": "assistant", "content": _said(message, form)})
+                continue
+            case "tool":
+                text = form.result.format(name=message.name, text=message.text)
+            case "user":
+                text = message.text
+        new = content(text, message.images, profile)
+        if out[-1]["role"] == "user":
+            out[-1]["content"] = _joined(out[-1]["content"], new)
+        else:
+            out.append({"role": "user", "content": new})
+    return out
+
+
+def read_reply(value: Json, dialect: Dialect) -> tuple[str, list[ToolCall]] | None:
+    """(thought, calls) of a reply of this form, or None when it is of another."""
+    thought = value.get("thought", "")
+    calls = value.get("calls") if FORMS[dialect].several else [value]
+    if not isinstance(thought, str) or not isinstance(calls, list):
+        return None
+    found = [_call(call) for call in calls[:MAX_CALLS]]
+    return (thought, [call for call in found if call]) if all(found) else None
+
+
+def _call(value: Any) -> ToolCall | None:
+    if isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("arguments"), dict):
+        return make_call("", value["name"], value["arguments"])
+    return None
+
+
+def _said(message: Message, form: Form) -> str:
+    """An assistant message in the form in which the model would write it now."""
+    if not message.tool_calls:
+        return message.text or "(empty)"
+    calls = [{"name": call.name, "arguments": {"unreadable": call.raw[:200]} if call.error else call.arguments} for call in message.tool_calls]
+    if form.several:
+        return _dump({"thought": message.text, "calls": calls})
+    head = {"thought": message.text} if form.thought else {}
+    return "\n".join(_dump(head | call) for call in calls)
+
+
+def _joined(before: str | list[Json], after: str | list[Json]) -> str | list[Json]:
+    if isinstance(before, str) and isinstance(after, str):
+        return f"{before}\n\n{after}"
+    return [*_parts(before), *_parts(after)]
+
+
+def _parts(value: str | list[Json]) -> list[Json]:
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
+def _line(tool: ToolSpec) -> str:
+    return _dump({"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}})
+
+
+def _object(properties: Json, required: list[str]) -> Json:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _closed(schema: Json) -> Json:
+    """The schema as decoders want it: closed objects, bounded arrays, nothing that only documents."""
+    out: Json = {}
+    for key, value in schema.items():
+        match key:
+            case "description" | "default" | "title" | "examples":
+                continue
+            case "properties" | "$defs":
+                out[key] = {name: _closed(sub) for name, sub in value.items()}
+            case "anyOf" | "oneOf" | "allOf":
+                out[key] = [_closed(sub) for sub in value]
+            case "items":
+                out[key] = _closed(value) if isinstance(value, dict) else value
+            case _:
+                out[key] = value
+    if out.get("type") == "object" and "properties" in out:
+        out.setdefault("additionalProperties", False)
+    if out.get("type") == "array":
+        out.setdefault("maxItems", 100)
+    return out
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

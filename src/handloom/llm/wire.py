@@ -1,0 +1,69 @@
+"""From neutral messages to Chat Completions, and nothing back: the form of a request in native tool mode."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from handloom.llm.profiles import Profile
+from handloom.messages import ImagePart, Json, Message, ToolCall, ToolSpec
+
+
+def format_messages(system: str, messages: Sequence[Message], profile: Profile) -> list[Json]:
+    """Provider dicts in order, the system prompt first. Images become `image_url` parts only for models that take them.
+
+    A tool's image follows its group of results as a user message, since the format allows text alone in a result.
+    """
+    out: list[Json] = [{"role": "system", "content": system}] if system else []
+    pictures: list[ImagePart] = []
+    for message in messages:
+        if pictures and message.role != "tool":
+            out.append({"role": "user", "content": content("(image of the result above)", pictures, profile)})
+            pictures = []
+        match message.role:
+            case "user":
+                out.append({"role": "user", "content": content(message.text, message.images, profile)})
+            case "assistant":
+                out.append(_assistant(message, profile))
+            case "tool":
+                out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+                pictures += message.images if profile.vision else ()
+    if pictures:
+        out.append({"role": "user", "content": content("(image of the result above)", pictures, profile)})
+    return out
+
+
+def content(text: str, images: Iterable[ImagePart], profile: Profile) -> str | list[Json]:
+    """A plain string, or parts where there are images to show."""
+    shown = list(images) if profile.vision else []
+    if not shown:
+        return text
+    return [
+        {"type": "text", "text": text},
+        *({"type": "image_url", "image_url": {"url": f"data:{image.mime};base64,{image.data}"}} for image in shown),
+    ]
+
+
+def format_tools(tools: Iterable[ToolSpec]) -> list[Json]:
+    """Tools in the order given, which the caller keeps stable for the sake of prefix caches."""
+    return [
+        {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}} for tool in tools
+    ]
+
+
+def sent_arguments(call: ToolCall) -> str:
+    """The arguments as valid JSON: services refuse a conversation that holds a broken call, even the model's own."""
+    if call.error:
+        return json.dumps({"unreadable": call.raw[:200]}, ensure_ascii=False)
+    return json.dumps(call.arguments, ensure_ascii=False)
+
+
+def _assistant(message: Message, profile: Profile) -> Json:
+    out: Json = {"role": "assistant", "content": message.text or None}
+    if message.tool_calls:
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": sent_arguments(call)}} for call in message.tool_calls
+        ]
+    elif not message.text:
+        out["content"] = "(empty)"  # some services refuse an assistant message with nothing in it
+    if profile.sends_reasoning_back and message.thinking:
+        out["reasoning_content"] = message.thinking
+    return out

@@ -1,0 +1,131 @@
+"""State: everything that is known of a run, folded from its events."""
+
+from dataclasses import dataclass, field
+
+from handloom.events import (
+    ArtifactAdded,
+    ContextCompacted,
+    Event,
+    MessageAdded,
+    ModelReplied,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunStatus,
+    RunSuspended,
+    ToolCalled,
+    ToolReturned,
+    TurnEnded,
+    TurnStarted,
+    WarningRaised,
+    agent_scope,
+)
+from handloom.memory import Memory
+from handloom.messages import Json, Usage
+
+
+@dataclass
+class Question:
+    """Something a person was asked; `answer` is None while it is open."""
+
+    id: str
+    question: str
+    options: tuple[str, ...] = ()
+    answer: str | None = None
+
+
+@dataclass
+class ToolCount:
+    calls: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class State:
+    """A run at one moment. `apply` is the only thing that changes it, so any prefix of a journal gives the state at that point."""
+
+    seq: int = 0
+    status: RunStatus = "running"
+    task: str = ""
+    workspace: str = ""
+    settings: Json = field(default_factory=dict[str, object])
+    answer: str = ""
+    reason: str = ""
+    cause: str = ""
+    usage: Usage = Usage()
+    turns: int = 0
+    seconds: float = 0.0
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    turn: dict[str, int] = field(default_factory=dict[str, int])
+    open_turns: set[str] = field(default_factory=set[str])
+    open_calls: set[str] = field(default_factory=set[str])
+    questions: dict[str, Question] = field(default_factory=dict[str, Question])
+    tools: dict[str, ToolCount] = field(default_factory=dict[str, ToolCount])
+    artifacts: list[str] = field(default_factory=list[str])
+    warned: set[str] = field(default_factory=set[str])
+    spent_before: tuple[float, ...] = (0, 0, 0, 0)  # when the current task was given
+    _last_at: float = 0.0
+
+    def memory(self, span: str) -> Memory:
+        """The memory of the agent that `span` belongs to."""
+        return self.memories.setdefault(agent_scope(span), Memory())
+
+    def open_questions(self) -> list[Question]:
+        return [question for question in self.questions.values() if question.answer is None]
+
+    def spent(self) -> dict[str, float]:
+        """What the whole run has used of each thing that can be limited."""
+        return {"turns": self.turns, "tokens": self.usage.total_tokens, "cost": self.usage.cost, "seconds": self.seconds}
+
+    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one case for each kind, none with a branch inside
+        self.seq = event.seq + 1
+        self._count_time(event)
+        self.memory(event.span).apply(event)
+        match event:
+            case RunStarted():
+                self.task, self.workspace, self.settings = event.task, event.workspace, event.settings
+                self.status, self.answer, self.reason, self.cause = "running", "", "", ""
+            case RunResumed():
+                self.status, self.reason, self.cause = "running", "", ""
+            case RunSuspended(reason=reason, cause=cause):
+                self.status, self.reason, self.cause = "suspended", reason, cause
+            case RunEnded():
+                self.status, self.answer, self.reason = event.status, event.answer, event.reason
+            case MessageAdded(message=message) if message.origin == "task" and not event.span:
+                self.spent_before = tuple(self.spent().values())
+                self.warned.clear()
+            case TurnStarted(turn=turn):
+                self.turns += 1
+                self.turn[agent_scope(event.span)] = turn
+                self.open_turns.add(agent_scope(event.span))
+            case TurnEnded():
+                self.open_turns.discard(agent_scope(event.span))
+            case ModelReplied(usage=usage) | ContextCompacted(usage=usage):
+                self.usage += usage
+            case ToolCalled():
+                self.open_calls.add(event.span)
+            case ToolReturned():
+                self.open_calls.discard(event.span)
+                count = self.tools.setdefault(event.call.name, ToolCount())
+                count.calls += 1
+                count.failed += not event.result.ok
+                count.seconds += event.seconds
+            case QuestionAsked():
+                self.questions[event.id] = Question(event.id, event.question, event.options)
+            case QuestionAnswered():
+                self.questions[event.id].answer = event.answer
+            case ArtifactAdded(path=path):
+                self.artifacts += [path] if path not in self.artifacts else []
+            case WarningRaised(topic=topic):
+                self.warned.add(topic)
+            case _:
+                pass
+
+    def _count_time(self, event: Event) -> None:
+        """Add the time since the last event, but not the time in which nothing ran."""
+        if not isinstance(event, RunStarted | RunResumed) and self.status == "running":
+            self.seconds += max(0.0, event.at - self._last_at)
+        self._last_at = event.at

