@@ -4,10 +4,10 @@ The public names are imported when they are used, so that `import handloom` cost
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from handloom.agents import Agent, Output
     from handloom.errors import HandloomError
     from handloom.events import Event
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from handloom.runs import Limits, Run, RunResult
     from handloom.tools import Tool, ToolContext, Toolset, tool
     from handloom.wiring import resume, run
-
-__version__ = version("handloom")
 
 __all__ = [
     "Agent",
@@ -72,6 +70,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("handloom")
     if name not in _HOMES:
         raise AttributeError(f"module 'handloom' has no attribute {name!r}")
     return getattr(import_module(f"handloom.{_HOMES[name]}"), name)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from handloom.errors import ConfigError
-from handloom.messages import Json
+from handloom.messages import Json, is_object
 
 PROJECT_FILE = Path(".handloom") / "config.toml"
 _NOT_SETTINGS = {"HANDLOOM_HOME"}
@@ -64,7 +64,7 @@ class LLMSettings(ModelSettings):
     """`[llm]` is the model for everything; `[llm.NAME]` are others to choose with `-m NAME`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, ModelSettings]
+    __pydantic_extra__: dict[str, ModelSettings] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]  # pydantic's way to type the extra keys
 
     @property
     def named(self) -> dict[str, ModelSettings]:
@@ -132,7 +132,11 @@ class Folders:
         def folder(variable: str, default: str) -> Path:
             return Path(environment.get(variable) or user / default) / "handloom"
 
-        return cls(folder("XDG_CONFIG_HOME", ".config"), folder("XDG_DATA_HOME", ".local/share"), folder("XDG_CACHE_HOME", ".cache"))
+        return cls(
+            folder("XDG_CONFIG_HOME", ".config"),
+            folder("XDG_DATA_HOME", ".local/share"),
+            folder("XDG_CACHE_HOME", ".cache"),
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,9 @@ class Loaded:
     untrusted: Path | None = None
 
 
-def load(*, folder: Path | None = None, environment: Mapping[str, str] | None = None, flags: Json | None = None) -> Loaded:
+def load(
+    *, folder: Path | None = None, environment: Mapping[str, str] | None = None, flags: Json | None = None
+) -> Loaded:
     """The settings that hold in `folder`. `flags` has the form of the file. Raises: ConfigError."""
     environment = os.environ if environment is None else environment
     folder = (folder or Path.cwd()).resolve()
@@ -153,7 +159,11 @@ def load(*, folder: Path | None = None, environment: Mapping[str, str] | None = 
     user, project = folders.config / "config.toml", folder / PROJECT_FILE
     trusted = is_trusted(folder, folders)
     files = [path for path in (user, project) if path.is_file() and (path is user or trusted)]
-    layers = [*((str(path), _read(path)) for path in files), ("environment", _from_environment(environment)), ("flags", flags or {})]
+    layers = [
+        *((str(path), _read(path)) for path in files),
+        ("environment", _from_environment(environment)),
+        ("flags", flags or {}),
+    ]
     merged: Json = {}
     for place, layer in layers:
         _check_layer(place, layer)
@@ -220,7 +230,7 @@ def _merge(below: Json, above: Json) -> Json:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = _merge(old, value) if is_object(old) and is_object(value) else value
     return merged
 
 
@@ -230,7 +240,9 @@ def _check_layer(place: str, layer: Json) -> None:
         Settings.model_validate(layer)
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        raise ConfigError("\n".join(_explain(place, fault["loc"], fault["msg"], fault["type"]) for fault in faults)) from None
+        raise ConfigError(
+            "\n".join(_explain(place, fault["loc"], fault["msg"], fault["type"]) for fault in faults)
+        ) from None
 
 
 def _explain(place: str, loc: tuple[int | str, ...], message: str, kind: str) -> str:
@@ -264,4 +276,11 @@ def _line(place: str, key: str) -> str:
     if not path.is_file():
         return ""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return next((f":{number}" for number, line in enumerate(lines, 1) if re.match(rf"\s*(\[.*)?[\"']?{re.escape(key)}\b", line)), "")
+    return next(
+        (
+            f":{number}"
+            for number, line in enumerate(lines, 1)
+            if re.match(rf"\s*(\[.*)?[\"']?{re.escape(key)}\b", line)
+        ),
+        "",
+    )

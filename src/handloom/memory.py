@@ -15,7 +15,11 @@ from handloom.messages import Message, TextPart, ToolCall
 
 TERMINATE = "terminate"
 SHORT = 300  # characters of an old tool result that stay visible
-FULL, TARGET, FRESH = 0.8, 0.5, 0.15  # of the token budget: when to compact, down to what, and how much may be tool results in full
+FULL, TARGET, FRESH = (
+    0.8,
+    0.5,
+    0.15,
+)  # of the token budget: when to compact, down to what, and how much may be tool results in full
 
 Measure = Callable[[Sequence[Message]], int]
 
@@ -101,7 +105,12 @@ class Memory:
 
     def said_nothing(self) -> bool:
         """Whether the last reply holds neither a call nor a complete answer."""
-        return bool(self.messages) and self.messages[-1].role == "assistant" and not self.messages[-1].tool_calls and self.answer() is None
+        return (
+            bool(self.messages)
+            and self.messages[-1].role == "assistant"
+            and not self.messages[-1].tool_calls
+            and self.answer() is None
+        )
 
     def was_cut(self) -> bool:
         """Whether the last reply ended at the output limit."""
@@ -115,7 +124,10 @@ class Memory:
             if message.role == "tool":
                 outcome.append(message.text)
             elif message.role == "assistant" and message.tool_calls and len(outcome) == len(message.tool_calls):
-                found.append(tuple(f"{call.name} {call.arguments_json}" for call in message.tool_calls) + tuple(reversed(outcome)))
+                found.append(
+                    tuple(f"{call.name} {call.arguments_json}" for call in message.tool_calls)
+                    + tuple(reversed(outcome))
+                )
                 outcome = []
             if len(found) == 12 or message.origin == "task":
                 break
@@ -141,7 +153,10 @@ class Memory:
 
     def has_short_results(self) -> bool:
         """Whether the window shows a result that could be read again in full."""
-        return any(m.role == "tool" and len(m.text) > self.keep for m in self.messages[self.drop_to : self.shrink_to]) or self.drop_to > 0
+        return (
+            any(m.role == "tool" and len(m.text) > self.keep for m in self.messages[self.drop_to : self.shrink_to])
+            or self.drop_to > 0
+        )
 
     def size(self, measure: Measure) -> int:
         """Tokens of the next request: what the last one cost, plus an estimate of what came after it."""
@@ -175,7 +190,9 @@ class Memory:
     def _terminated(self) -> Answer | None:
         for message in reversed(self.messages):
             if message.role == "tool" and message.name == TERMINATE and message.ok:
-                call = next((call for m in reversed(self.messages) for call in m.tool_calls if call.id == message.call_id), None)
+                call = next(
+                    (call for m in reversed(self.messages) for call in m.tool_calls if call.id == message.call_id), None
+                )
                 status = call.arguments.get("status") if call else None
                 return Answer(message.text, "failure" if status == "failure" else "success")
             if message.role == "assistant":
@@ -191,13 +208,21 @@ class Memory:
         starts: list[int] = []
         for at, message in enumerate(self.messages[self.drop_to :], self.drop_to):
             before = self.messages[at - 1] if at else None
-            if before is not None and message.role != "tool" and (before.role == "tool" or (before.role == "assistant" and not before.tool_calls)):
+            if (
+                before is not None
+                and message.role != "tool"
+                and (before.role == "tool" or (before.role == "assistant" and not before.tool_calls))
+            ):
                 starts.append(at)
         return starts
 
     def _thrift(self, turns: list[int], budget: int) -> Compaction | None:
         """Shorten tool results once those in full are more than a share of the budget: most of them are never needed again."""
-        lengths = [(at, len(m.text)) for at, m in enumerate(self.messages[self.shrink_to :], self.shrink_to) if m.role == "tool"]
+        lengths = [
+            (at, len(m.text))
+            for at, m in enumerate(self.messages[self.shrink_to :], self.shrink_to)
+            if m.role == "tool"
+        ]
         room = int(FRESH * budget * 3)  # about three characters a token
         if sum(length for _, length in lengths) <= room or not turns:
             return None
@@ -235,7 +260,9 @@ class Memory:
     def _measured(self, measure: Measure, shrink: int, drop: int, keep: int) -> int:
         return measure(self._window(shrink, drop, keep, self.summary if drop == self.drop_to else ""))
 
-    def _window(self, shrink: int, drop: int, keep: int, summary: str, *, all_next_steps: bool = False) -> list[Message]:
+    def _window(
+        self, shrink: int, drop: int, keep: int, summary: str, *, all_next_steps: bool = False
+    ) -> list[Message]:
         shown: list[Message] = []
         if 0 <= self._task < drop:
             shown.append(self.messages[self._task])
@@ -243,7 +270,9 @@ class Memory:
             shown.append(Message.user(f"Earlier turns, in short:\n{summary}", origin="summary"))
         recent = self.messages[drop:]
         next_step = next((at for at in range(len(recent) - 1, -1, -1) if recent[at].origin == "next_step"), -1)
-        picture = next((at for at in range(len(recent) - 1, -1, -1) if recent[at].images and recent[at].origin != "task"), -1)
+        picture = next(
+            (at for at in range(len(recent) - 1, -1, -1) if recent[at].images and recent[at].origin != "task"), -1
+        )
         for at, message in enumerate(recent):
             if message.origin == "next_step" and at != next_step and not all_next_steps:
                 continue
@@ -261,7 +290,9 @@ def _short(message: Message, keep: int) -> Message:
         return message
     head = keep * 2 // 3
     note = f'\n[... {len(text) - keep:,} characters left out; read_result("{message.call_id}") shows them ...]\n'
-    return msgspec.structs.replace(message, parts=(TextPart(text=text[:head] + note + text[len(text) - (keep - head) :]), *message.images))
+    return msgspec.structs.replace(
+        message, parts=(TextPart(text=text[:head] + note + text[len(text) - (keep - head) :]), *message.images)
+    )
 
 
 def _blind(message: Message) -> Message:

@@ -2,13 +2,23 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
 Role = Literal["user", "assistant", "tool"]
 Origin = Literal["", "task", "next_step", "note", "rejected", "summary"]
 Json = dict[str, Any]
+
+
+def is_object(value: object) -> TypeGuard[Json]:
+    """Whether a decoded JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a decoded JSON value is an array."""
+    return isinstance(value, list)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,10 +128,19 @@ class Message(Value, frozen=True):
         return cls(role="user", parts=(TextPart(text=text), *images), origin=origin)
 
     @classmethod
-    def assistant(cls, text: str = "", tool_calls: tuple[ToolCall, ...] = (), *, thinking: str = "", provider_data: Mapping[str, Any] | None = None) -> "Message":
+    def assistant(
+        cls,
+        text: str = "",
+        tool_calls: tuple[ToolCall, ...] = (),
+        *,
+        thinking: str = "",
+        provider_data: Mapping[str, Any] | None = None,
+    ) -> "Message":
         thoughts: tuple[Part, ...] = (ThinkingPart(text=thinking),) if thinking else ()
         words: tuple[Part, ...] = (TextPart(text=text),) if text else ()
-        return cls(role="assistant", parts=thoughts + words, tool_calls=tool_calls, provider_data=dict(provider_data or {}))
+        return cls(
+            role="assistant", parts=thoughts + words, tool_calls=tool_calls, provider_data=dict(provider_data or {})
+        )
 
     @classmethod
     def tool(cls, call: ToolCall, result: ToolResult) -> "Message":

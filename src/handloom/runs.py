@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -57,7 +57,9 @@ class Limits:
 
     def spent(self, state: State) -> dict[str, tuple[float, float]]:
         """(used, allowed) of each limit that is set."""
-        used = {name: now - before for (name, now), before in zip(state.spent().items(), state.spent_before, strict=True)}
+        used = {
+            name: now - before for (name, now), before in zip(state.spent().items(), state.spent_before, strict=True)
+        }
         return {name: (used[name], allowed) for name in used if (allowed := getattr(self, name)) is not None}
 
 
@@ -70,7 +72,7 @@ class RunResult:
     answer: str = ""
     reason: str = ""
     cause: str = ""
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     turns: int = 0
     seconds: float = 0.0
     artifacts: tuple[str, ...] = ()
@@ -104,7 +106,7 @@ class Run:
         self.span = span
 
     @classmethod
-    async def start(
+    async def start(  # noqa: PLR0913 - each is a thing a run is made of
         cls,
         task: str,
         *,
@@ -122,7 +124,9 @@ class Run:
         journal = store.create(new_run_id())
         core = _Core(journal, State(), workspace, limits or Limits(), clock, asker, list(readers))
         run = cls(core)
-        await run.emit(RunStarted(task=task, images=images, workspace=str(workspace), settings=settings or {}, version=version))
+        await run.emit(
+            RunStarted(task=task, images=images, workspace=str(workspace), settings=settings or {}, version=version)
+        )
         return run
 
     @classmethod
@@ -240,7 +244,7 @@ class Run:
     # Turns and limits
 
     @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncIterator["Run"]:
+    async def turn(self) -> AsyncGenerator["Run"]:
         """The next turn of this agent, or the one that was open when the run stopped.
 
         Raises: LimitReachedError, CancelledRunError before the turn starts.
@@ -257,17 +261,24 @@ class Run:
 
     async def check_limits(self) -> None:
         """Warn once at 80 % of each limit. Raises: LimitReachedError at 100 %, CancelledRunError when asked to stop."""
-        if self._core.cancelled.is_set():
+        if self.cancelled:
             raise CancelledRunError(f"stopped as asked; `handloom resume {self.id}` goes on")
         for name, (used, allowed) in self.limits.spent(self.state).items():
             if used >= allowed:
-                raise LimitReachedError(f"{_amount(name, used)} used of {_amount(name, allowed)}; `handloom resume {self.id}` with a higher limit goes on")
+                raise LimitReachedError(
+                    f"{_amount(name, used)} used of {_amount(name, allowed)}; `handloom resume {self.id}` with a higher limit goes on"
+                )
             if used >= 0.8 * allowed and f"limit:{name}" not in self.state.warned:
                 await self.warn(f"limit:{name}", f"{_amount(name, used)} used of {_amount(name, allowed)}")
 
     def cancel(self) -> None:
         """Ask the run to stop at the next safe point; it can be resumed."""
         self._core.cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._core.cancelled.is_set()
 
     async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
         """Do work that loses nothing when it is given up. Raises: CancelledRunError as soon as the run is asked to stop."""
@@ -298,7 +309,9 @@ class Run:
             if answer is not None:
                 await self.emit(QuestionAnswered(id=identity, answer=answer))
         if known.answer is None:
-            raise SuspendedError(f'waits for an answer: {known.question}\nAnswer with: handloom runs answer {self.id} "..."')
+            raise SuspendedError(
+                f'waits for an answer: {known.question}\nAnswer with: handloom runs answer {self.id} "..."'
+            )
         return known.answer
 
     async def resource(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
@@ -320,7 +333,7 @@ class Run:
         try:
             if self.state.status in ("success", "failed"):
                 return self.result()
-            if self.state.seq > 1 and self.state.status != "running" or self.state.turns:
+            if (self.state.seq > 1 and self.state.status != "running") or self.state.turns:
                 await self.emit(RunResumed())
             await self._record(work)
             return self.result()
@@ -332,27 +345,41 @@ class Run:
             answer = await self._in_time(work)
         except RunStoppedError as error:
             cause = _cause(error)
-            await self.emit(RunSuspended(cause=cause, reason=str(error)) if cause else RunEnded(status="failed", reason=str(error)))
+            await self.emit(
+                RunSuspended(cause=cause, reason=str(error)) if cause else RunEnded(status="failed", reason=str(error))
+            )
         except ModelError as error:
             await self.emit(RunSuspended(cause="unavailable", reason=str(error)))
         except asyncio.CancelledError:
-            await asyncio.shield(self.emit(RunSuspended(cause="interrupted", reason=f"interrupted; `handloom resume {self.id}` goes on")))
+            await asyncio.shield(
+                self.emit(RunSuspended(cause="interrupted", reason=f"interrupted; `handloom resume {self.id}` goes on"))
+            )
             raise
         else:
             success = answer.status == "success"
-            await self.emit(RunEnded(status="success" if success else "failed", answer=answer.text, reason="" if success else "the agent says it failed"))
+            await self.emit(
+                RunEnded(
+                    status="success" if success else "failed",
+                    answer=answer.text,
+                    reason="" if success else "the agent says it failed",
+                )
+            )
 
     async def _in_time(self, work: Callable[["Run"], Awaitable[Answer]]) -> Answer:
         if self.limits.seconds is None:
             return await work(self)
+        used, allowed = self.limits.spent(self.state)["seconds"]
+        watch = asyncio.timeout(max(0.0, allowed - used))
         try:
-            async with asyncio.timeout(max(0.0, self.limits.seconds - self.state.seconds)) as watch:
+            async with watch:
                 return await work(self)
         except TimeoutError:
             if not watch.expired():
                 raise
             allowed = _amount("seconds", self.limits.seconds)
-            raise LimitReachedError(f"{allowed} used; `handloom resume {self.id}` with a higher limit goes on") from None
+            raise LimitReachedError(
+                f"{allowed} used; `handloom resume {self.id}` with a higher limit goes on"
+            ) from None
 
     async def aclose(self) -> None:
         """Close what the run kept open, newest first, and let go of the journal."""

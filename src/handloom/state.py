@@ -55,7 +55,7 @@ class State:
     answer: str = ""
     reason: str = ""
     cause: str = ""
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     turns: int = 0
     seconds: float = 0.0
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
@@ -78,7 +78,12 @@ class State:
 
     def spent(self) -> dict[str, float]:
         """What the whole run has used of each thing that can be limited."""
-        return {"turns": self.turns, "tokens": self.usage.total_tokens, "cost": self.usage.cost, "seconds": self.seconds}
+        return {
+            "turns": self.turns,
+            "tokens": self.usage.total_tokens,
+            "cost": self.usage.cost,
+            "seconds": self.seconds,
+        }
 
     def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one case for each kind, none with a branch inside
         self.seq = event.seq + 1

@@ -1,8 +1,9 @@
 """From settings to a running agent: the one place that knows every part."""
 
+import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,9 @@ from handloom.events import QuestionAnswered
 from handloom.journal import Store
 from handloom.llm.fallback import FallbackModel
 from handloom.llm.model import Model
-from handloom.llm.openai import OpenAIModel
+from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Price, Profile, profile_for
-from handloom.messages import ImagePart, Json
+from handloom.messages import ImagePart, Json, is_object
 from handloom.runs import Asker, Limits, Reader, Run, RunResult
 from handloom.tools import Tool, Toolset
 
@@ -66,7 +67,9 @@ def limits_for(loaded: Loaded, agent: str, wishes: Mapping[str, float | None]) -
     """The limits of a run: wishes over the agent's over the settings'."""
     section = loaded.settings.limits
     turns = (loaded.settings.agents[agent].max_turns if agent in loaded.settings.agents else None) or section.max_turns
-    limits = Limits(turns=turns, tokens=section.max_tokens, cost=section.max_cost, seconds=config.seconds(section.timeout))
+    limits = Limits(
+        turns=turns, tokens=section.max_tokens, cost=section.max_cost, seconds=config.seconds(section.timeout)
+    )
     return replace(limits, **{name: value for name, value in wishes.items() if value is not None})
 
 
@@ -92,23 +95,30 @@ async def open_model(loaded: Loaded, spec: str = "", progress: Progress | None =
 
 async def _open(loaded: Loaded, section: ModelSettings, name: str, progress: Progress | None) -> Model:
     if name == "local" or name.startswith("local:"):
-        from handloom.llm import local
-
-        served = await local.open_model(name, loaded.folders.cache, progress, context=section.max_context)
-        return OpenAIModel(served.name, base_url=served.base_url, profile=_profile(loaded, section, served.name, served.profile), idle=section.idle_timeout)
+        return await _open_local(loaded, section, name, progress)
     key = section.key(os.environ)
     if not key and section.base_url == ModelSettings().base_url:
-        raise ConfigError(f"{name} needs a key: set {section.api_key_env}, or name another variable with api_key_env in `handloom config path`")
-    return OpenAIModel(
-        name,
+        raise ConfigError(
+            f"{name} needs a key: set {section.api_key_env}, or name another variable with api_key_env in `handloom config path`"
+        )
+    endpoint = Endpoint(
         base_url=section.base_url,
         api_key=key,
-        profile=_profile(loaded, section, name, profile_for(name)),
         azure_version=section.azure_version,
-        headers=dict(section.headers),
-        extra_body=dict(section.extra_body),
+        headers=section.headers,
+        extra_body=section.extra_body,
         idle=section.idle_timeout,
     )
+    return OpenAIModel(name, endpoint, profile=_profile(loaded, section, name, profile_for(name)))
+
+
+async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progress: Progress | None) -> Model:
+    from handloom.llm import local
+
+    path = await asyncio.to_thread(local.locate, spec, loaded.folders.cache, progress)
+    profile = _profile(loaded, section, path.stem, profile_for(path.stem))
+    server = await local.shared(path, n_ctx=profile.max_context)
+    return OpenAIModel(path.stem, Endpoint(base_url=server.base_url, idle=section.idle_timeout), profile=profile)
 
 
 def _profile(loaded: Loaded, section: ModelSettings, name: str, known: Profile) -> Profile:
@@ -127,7 +137,7 @@ def remembered_profiles(folders: Folders) -> dict[str, Json]:
         found = json.loads((folders.cache / "profiles.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if is_object(found) else {}
 
 
 def remember_profile(folders: Folders, base_url: str, name: str, found: Json) -> None:
@@ -144,7 +154,7 @@ def remember_profile(folders: Folders, base_url: str, name: str, found: Json) ->
 def remember_mode(loaded: Loaded, model: Model) -> None:
     """Keep the tool mode to which a model had to be switched."""
     if isinstance(model, OpenAIModel) and model.profile.tool_mode == "auto" and model.tool_mode != "native":
-        remember_profile(loaded.folders, model.base_url, model.name, {"tool_mode": model.tool_mode})
+        remember_profile(loaded.folders, model.endpoint.base_url, model.name, {"tool_mode": model.tool_mode})
 
 
 def known_tools(output: Output | None = None) -> dict[str, Tool]:
@@ -158,7 +168,15 @@ def known_tools(output: Output | None = None) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-def build_agent(loaded: Loaded, name: str, model: Model, workspace: Path, *, output: Output | None = None, extra: tuple[Tool | Toolset, ...] = ()) -> Agent:
+def build_agent(
+    loaded: Loaded,
+    name: str,
+    model: Model,
+    workspace: Path,
+    *,
+    output: Output | None = None,
+    extra: tuple[Tool | Toolset, ...] = (),
+) -> Agent:
     """A preset with the settings' changes. Raises: ConfigError for an unknown agent or tool."""
     name = name or loaded.settings.agent
     preset = PRESETS.get(name)
@@ -170,7 +188,14 @@ def build_agent(loaded: Loaded, name: str, model: Model, workspace: Path, *, out
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
     chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
-    return Agent(name=name, prompt=preset.prompt, model=model, tools=(*extra, *chosen), values={"directory": str(workspace)}, output=output)
+    return Agent(
+        name=name,
+        prompt=preset.prompt,
+        model=model,
+        tools=(*extra, *chosen),
+        values={"directory": str(workspace)},
+        output=output,
+    )
 
 
 @dataclass(frozen=True)
@@ -191,64 +216,49 @@ class Session:
         return replace(result, value=self.agent.output.parse(result.answer))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a caller brings along instead of having it made from the settings, and who watches."""
+
+    model: Model | None = None
+    agent: Agent | None = None
+    tools: tuple[Tool | Toolset, ...] = ()
+    output: Output | None = None
+    images: tuple[ImagePart, ...] = ()
+    limits: Limits | None = None
+    store: Store | None = None
+    asker: Asker | None = None
+    readers: tuple[Reader, ...] = ()
+    progress: Progress | None = None
+
+
 @asynccontextmanager
-async def begin(
-    loaded: Loaded,
-    task: str,
-    wishes: Wishes,
-    *,
-    workspace: Path,
-    model: Model | None = None,
-    agent: Agent | None = None,
-    output: Output | None = None,
-    extra: tuple[Tool | Toolset, ...] = (),
-    images: tuple[ImagePart, ...] = (),
-    limits: Limits | None = None,
-    store: Store | None = None,
-    asker: Asker | None = None,
-    readers: tuple[Reader, ...] = (),
-    progress: Progress | None = None,
-) -> AsyncIterator[Session]:
-    """A new run, ready to work. What is not given is made from the settings; a model made here is closed at the end. Raises: ConfigError."""
-    async with _made(loaded, wishes, workspace, model, agent, output or _form(wishes), extra, progress) as chosen:
-        name = chosen.name
+async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, workspace: Path) -> AsyncGenerator[Session]:
+    """A new run, ready to work; a model made here is closed at the end. Raises: ConfigError."""
+    async with _made(loaded, wishes, given, workspace) as agent:
         run = await Run.start(
             task,
-            store=store or open_store(loaded),
+            store=given.store or open_store(loaded),
             workspace=workspace,
-            limits=limits or limits_for(loaded, name, wishes.limits),
-            settings=replace(wishes, agent=name).recorded(),
-            images=images,
-            asker=asker,
-            readers=readers,
+            limits=given.limits or limits_for(loaded, agent.name, wishes.limits),
+            settings=replace(wishes, agent=agent.name).recorded(),
+            images=given.images,
+            asker=given.asker,
+            readers=given.readers,
             version=handloom.__version__,
         )
-        yield Session(run, chosen)
+        yield Session(run, agent)
 
 
 @asynccontextmanager
 async def reopen(
-    loaded: Loaded,
-    run_id: str,
-    wishes: Wishes,
-    *,
-    task: str = "",
-    answer: str | None = None,
-    images: tuple[ImagePart, ...] = (),
-    model: Model | None = None,
-    agent: Agent | None = None,
-    extra: tuple[Tool | Toolset, ...] = (),
-    limits: Limits | None = None,
-    store: Store | None = None,
-    asker: Asker | None = None,
-    readers: tuple[Reader, ...] = (),
-    progress: Progress | None = None,
-) -> AsyncIterator[Session]:
+    loaded: Loaded, run_id: str, wishes: Wishes, given: Given, *, task: str = "", answer: str | None = None
+) -> AsyncGenerator[Session]:
     """A known run, with the agent it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
 
     Raises: RunNotFoundError, RunLockedError, ConfigError.
     """
-    run = await Run.reopen(run_id, store=store or open_store(loaded), asker=asker, readers=readers)
+    run = await Run.reopen(run_id, store=given.store or open_store(loaded), asker=given.asker, readers=given.readers)
     try:
         old = Wishes.of(run.state.settings)
         merged = Wishes(
@@ -260,48 +270,36 @@ async def reopen(
         if answer is not None:
             await _answer(run, answer)
         if task:
-            await run.follow_up(task, images)
+            await run.follow_up(task, given.images)
         if run.state.status in ("success", "failed"):
             yield Session(run, None)
             return
-        async with _made(loaded, merged, run.workspace, model, agent, _form(merged), extra, progress) as chosen:
-            run.limits = limits or limits_for(loaded, merged.agent, merged.limits)
-            yield Session(run, chosen)
+        async with _made(loaded, merged, given, run.workspace) as agent:
+            run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
+            yield Session(run, agent)
     finally:
         await run.aclose()
 
 
 @asynccontextmanager
-async def _made(
-    loaded: Loaded,
-    wishes: Wishes,
-    workspace: Path,
-    model: Model | None,
-    agent: Agent | None,
-    output: Output | None,
-    extra: tuple[Tool | Toolset, ...],
-    progress: Progress | None,
-) -> AsyncIterator[Agent]:
+async def _made(loaded: Loaded, wishes: Wishes, given: Given, workspace: Path) -> AsyncGenerator[Agent]:
     """The agent that is given, or the one that the wishes name, with its model open while the context lasts."""
-    if agent is not None:
-        yield agent
+    if given.agent is not None:
+        yield given.agent
         return
-    opened = model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), progress)
+    output = given.output or (Output.of(wishes.output) if wishes.output is not None else None)
+    model = given.model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), given.progress)
     try:
-        yield build_agent(loaded, wishes.agent, opened, workspace, output=output, extra=extra)
+        yield build_agent(loaded, wishes.agent, model, workspace, output=output, extra=given.tools)
     finally:
-        if model is None:
-            remember_mode(loaded, opened)
-            await opened.aclose()
+        if given.model is None:
+            remember_mode(loaded, model)
+            await model.aclose()
 
 
 def _agent_model(loaded: Loaded, name: str) -> str:
     section = loaded.settings.agents.get(name or loaded.settings.agent)
     return section.model if section else ""
-
-
-def _form(wishes: Wishes) -> Output | None:
-    return Output.of(wishes.output) if wishes.output is not None else None
 
 
 async def _answer(run: Run, answer: str) -> None:
@@ -311,7 +309,7 @@ async def _answer(run: Run, answer: str) -> None:
     await run.emit(QuestionAnswered(id=questions[0].id, answer=answer))
 
 
-async def run(
+async def run(  # noqa: PLR0913 - the public door
     task: str,
     *,
     model: Model | str = "",
@@ -333,27 +331,27 @@ async def run(
     """
     form = Output.of(output) if output is not None else None
     wishes = Wishes(
-        agent=agent if isinstance(agent, str) else agent.name, model=model if isinstance(model, str) else "", output=form.schema if form else None
+        agent=agent if isinstance(agent, str) else agent.name,
+        model=model if isinstance(model, str) else "",
+        output=form.schema if form else None,
     )
-    async with begin(
-        config.load(),
-        task,
-        wishes,
-        workspace=Path(workspace or Path.cwd()).resolve(),
+    given = Given(
         model=None if isinstance(model, str) else model,
         agent=None if isinstance(agent, str) else agent,
+        tools=tools,
         output=form,
-        extra=tools,
         images=images,
         limits=limits,
         store=store,
         asker=asker,
         readers=readers,
-    ) as session:
+    )
+    folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
+    async with begin(config.load(), task, wishes, given, workspace=folder) as session:
         return await session.complete()
 
 
-async def resume(
+async def resume(  # noqa: PLR0913 - the public door
     run_id: str,
     *,
     answer: str | None = None,
@@ -371,17 +369,14 @@ async def resume(
     Raises: RunNotFoundError, RunLockedError, ConfigError.
     """
     wishes = Wishes(model=model if isinstance(model, str) else "")
-    async with reopen(
-        config.load(),
-        run_id,
-        wishes,
-        answer=answer,
+    given = Given(
         model=None if isinstance(model, str) else model,
         agent=agent,
-        extra=tools,
+        tools=tools,
         limits=limits,
         store=store,
         asker=asker,
         readers=readers,
-    ) as session:
+    )
+    async with reopen(config.load(), run_id, wishes, given, answer=answer) as session:
         return await session.complete()

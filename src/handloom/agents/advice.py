@@ -21,7 +21,9 @@ def note(memory: Memory) -> str:
     count = repeats(memory.rounds())
     if count >= STOPPED:
         last = memory.messages[-1].text
-        raise StuckError(f"the agent made the same call {count} times with the same result and did not change its way; the last result was: {last[:300]}")
+        raise StuckError(
+            f"the agent made the same call {count} times with the same result and did not change its way; the last result was: {last[:300]}"
+        )
     if count >= NOTED:
         return f"You have done the same {count} times with the same result. It will not change: use what you know, do something else, or terminate."
     return ""
@@ -41,7 +43,10 @@ def repeats(rounds: Sequence[tuple[str, ...]]) -> int:
     for period in (1, 2, 3):
         count = 1
         block = list(rounds[-period:])
-        while len(rounds) >= period * (count + 1) and list(rounds[-period * (count + 1) : len(rounds) - period * count]) == block:
+        while (
+            len(rounds) >= period * (count + 1)
+            and list(rounds[-period * (count + 1) : len(rounds) - period * count]) == block
+        ):
             count += 1
         best = max(best, count)
     return best

@@ -58,7 +58,12 @@ class Agent:
         problem = self.output.problem(answer.text)
         if problem:
             advice.check_rejections(run.memory, problem)
-            await run.add(Message.user(f"This is no answer of the form asked for: {problem}. Give the whole answer again, corrected.", origin="rejected"))
+            await run.add(
+                Message.user(
+                    f"This is no answer of the form asked for: {problem}. Give the whole answer again, corrected.",
+                    origin="rejected",
+                )
+            )
             return None
         return answer
 
@@ -101,11 +106,16 @@ class Agent:
             return
         if note := advice.note(memory):
             await run.add(Message.user(note, origin="note"))
-        template = next((source.next_step for source in self.sources if source.next_step and source.in_use(run)), self.prompt.next_step)
+        template = next(
+            (source.next_step for source in self.sources if source.next_step and source.in_use(run)),
+            self.prompt.next_step,
+        )
         if template:
             snapshot = await self._snapshot(run)
             text = render(template, {**self.values, **snapshot.values})
-            await run.add(Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ()))
+            await run.add(
+                Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ())
+            )
 
     async def _snapshot(self, run: Run) -> Snapshot:
         values: dict[str, str] = {}
@@ -133,6 +143,7 @@ class Agent:
 def _numbered(message: Message, made: int) -> Message:
     """The reply with call ids of our own: nine characters, unique in the run, whatever the service sent."""
     calls = tuple(
-        msgspec.structs.replace(call, id=f"call{made + place:05d}") for place, call in enumerate(message.tool_calls[:MOST_CALLS], 1)
+        msgspec.structs.replace(call, id=f"call{made + place:05d}")
+        for place, call in enumerate(message.tool_calls[:MOST_CALLS], 1)
     )
     return msgspec.structs.replace(message, tool_calls=calls)

@@ -75,7 +75,10 @@ async def _run_call(run: Run, call: ToolCall, tools: Mapping[str, Tool]) -> None
     if tool is None or call.error:
         result = ToolResult(text=_unknown(call, tools) if tool is None else _unreadable(call, tool), ok=False)
     elif span.span in run.state.open_calls and not tool.repeatable:
-        result = ToolResult(text="interrupted, outcome unknown: the run stopped during this call. Check what it did before you repeat it.", ok=False)
+        result = ToolResult(
+            text="interrupted, outcome unknown: the run stopped during this call. Check what it did before you repeat it.",
+            ok=False,
+        )
     else:
         if span.span not in run.state.open_calls:
             await span.emit(ToolCalled(call=call))
@@ -105,7 +108,9 @@ def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
         return msgspec.structs.replace(result, text=text)
     name = f"{call.id}.txt"
     (span.folder / name).write_text(text, encoding="utf-8")
-    return msgspec.structs.replace(result, text=cut(text, OUTPUT, where=f'read_result("{call.id}") shows all'), spill=name)
+    return msgspec.structs.replace(
+        result, text=cut(text, OUTPUT, where=f'read_result("{call.id}") shows all'), spill=name
+    )
 
 
 def _unknown(call: ToolCall, tools: Mapping[str, Tool]) -> str:

@@ -68,5 +68,9 @@ def _transcript(memory: Memory, cut: Compaction, budget: int) -> str:
 def _spoken(message: Message, room: int) -> str:
     calls = "".join(f"\n{call.name} {call.arguments_json[:room]}" for call in message.tool_calls)
     who = {"user": "Note", "assistant": "Agent", "tool": f"Result of {message.name}"}[message.role]
-    text = message.text if len(message.text) <= room else f"{message.text[: room * 2 // 3]}\n[...]\n{message.text[-room // 3 :]}"
+    text = (
+        message.text
+        if len(message.text) <= room
+        else f"{message.text[: room * 2 // 3]}\n[...]\n{message.text[-room // 3 :]}"
+    )
     return f"{who}: {text}{calls}"

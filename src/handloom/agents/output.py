@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from handloom.errors import ConfigError
-from handloom.llm.repair import Unreadable, read_object
+from handloom.llm.repair import UnreadableError, read_object
 from handloom.messages import Json
 
 if TYPE_CHECKING:
@@ -40,9 +40,12 @@ class Output:
             raise ConfigError(f"the output schema is no valid JSON Schema: {error}") from None
         try:
             value = self._read(text)
-        except (Unreadable, json.JSONDecodeError) as error:
+        except (UnreadableError, json.JSONDecodeError) as error:
             return f"it is not JSON ({error})"
-        faults = [f"{'.'.join(map(str, error.instance_path)) or 'answer'}: {error.message}" for error in validator.iter_errors(value)]
+        faults = [
+            f"{'.'.join(map(str, error.instance_path)) or 'answer'}: {error.message}"
+            for error in validator.iter_errors(value)
+        ]
         return "; ".join(faults[:5]) or self._refused(value)
 
     def parse(self, text: str) -> Any:
@@ -59,7 +62,9 @@ class Output:
         try:
             self.model.model_validate(value)
         except ValidationError as error:
-            return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}" for fault in error.errors()[:5])
+            return "; ".join(
+                f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}" for fault in error.errors()[:5]
+            )
         return ""
 
     def _read(self, text: str) -> Any:

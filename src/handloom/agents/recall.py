@@ -13,6 +13,7 @@ def read_result(handle: str, context: ToolContext, start: int = 0) -> str:
     Args:
         handle: Such as call00001.
         start: First character to show.
+        context: Filled by handloom.
     """
     text = context.recall(handle)
     if not 0 <= start < max(1, len(text)):

@@ -15,6 +15,7 @@ class RunSummary:
 
     id: str
     task: str = ""
+    workspace: str = ""
     status: RunStatus = "running"
     cause: str = ""
     started: float = 0.0
@@ -82,8 +83,8 @@ def summarise(summary: RunSummary, event: Event) -> RunSummary:
     """The line about a run after one more event."""
     summary = replace(summary, updated=event.at, events=event.seq + 1)
     match event:
-        case RunStarted(task=task):
-            return replace(summary, task=task, status="running", cause="", started=summary.started or event.at)
+        case RunStarted(task=task, workspace=workspace):
+            return replace(summary, task=task, workspace=workspace, started=event.at)
         case RunSuspended(cause=cause):
             return replace(summary, status="suspended", cause=cause)
         case RunResumed():

@@ -18,11 +18,12 @@ Durability = Literal["normal", "full"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
-    id TEXT PRIMARY KEY, task TEXT, status TEXT, cause TEXT, started REAL, updated REAL, events INTEGER
+    id TEXT PRIMARY KEY, task TEXT, workspace TEXT, status TEXT, cause TEXT, started REAL, updated REAL, events INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (run TEXT, seq INTEGER, body BLOB, PRIMARY KEY (run, seq)) WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
+_COLUMNS = ("id", "task", "workspace", "status", "cause", "started", "updated", "events")
 _VERSION = 1
 
 
@@ -42,13 +43,17 @@ class SqliteStore:
             self.database = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
             version = self.database.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
-                raise JournalError(f"{path} was written by a newer handloom (format {version}, this one knows {_VERSION}); upgrade handloom")
+                raise JournalError(
+                    f"{path} was written by a newer handloom (format {version}, this one knows {_VERSION}); upgrade handloom"
+                )
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute(f"PRAGMA synchronous = {durability.upper()}")
             if version < _VERSION:
                 self.database.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"cannot open the store of runs {path}: {error}. Move the file away, or set HANDLOOM_HOME to another folder") from error
+            raise JournalError(
+                f"cannot open the store of runs {path}: {error}. Move the file away, or set HANDLOOM_HOME to another folder"
+            ) from error
 
     def create(self, run: str) -> Journal:
         if self._summary(run) is not None:
@@ -117,13 +122,15 @@ class SqliteJournal:
         line = self._line
         for event in events:
             line = summarise(line, event)
-        row = (line.id, line.task, line.status, line.cause, line.started, line.updated, line.events)
+        row = tuple(getattr(line, name) for name in _COLUMNS)
         database = self._store.database
         try:
             database.execute("BEGIN IMMEDIATE")
             try:
-                database.executemany("INSERT INTO events VALUES (?, ?, ?)", [(self.run, event.seq, encode(event)) for event in events])
-                database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                database.executemany(
+                    "INSERT INTO events VALUES (?, ?, ?)", [(self.run, event.seq, encode(event)) for event in events]
+                )
+                database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 database.execute("COMMIT")
             except BaseException:
                 database.execute("ROLLBACK")
@@ -143,7 +150,9 @@ def _lock(path: Path, run: str) -> IO[str]:
         file.seek(0)
         owner = file.read().strip() or "unknown"
         file.close()
-        raise RunLockedError(f"run {run!r} is open in another process (pid {owner}); wait until it ends, or stop that process")
+        raise RunLockedError(
+            f"run {run!r} is open in another process (pid {owner}); wait until it ends, or stop that process"
+        )
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
@@ -162,5 +171,5 @@ def _acquired(file: IO[str], attempts: int = 4) -> bool:
     return False
 
 
-def _summary(row: tuple[str, str, str, str, float, float, int]) -> RunSummary:
-    return msgspec.convert(dict(zip(("id", "task", "status", "cause", "started", "updated", "events"), row, strict=True)), RunSummary)
+def _summary(row: tuple[object, ...]) -> RunSummary:
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), RunSummary)

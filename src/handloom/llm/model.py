@@ -1,7 +1,7 @@
 """Model: what the loop asks of any model, and the values that cross that seam."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from handloom.events import Event
@@ -31,7 +31,7 @@ class Reply:
     """A complete reply. `mode` is how tools were offered (`native`, `structured`, `text`), `finish` the provider's reason (`stop`, `tool_calls`, `length`)."""
 
     message: Message
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     model: str = ""
     mode: str = ""
     finish: str = ""

@@ -6,7 +6,7 @@ which costs milliseconds a turn. Retries are ours, so that each is an event.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from handloom.llm.model import Emit, Reply, Request
 from handloom.llm.profiles import Profile, ToolMode, profile_for
 from handloom.llm.retry import Fault
 from handloom.llm.tokens import Meter
-from handloom.messages import Json, Message, ToolCall, Usage
+from handloom.messages import Json, Message, ToolCall, Usage, is_object
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -33,50 +33,46 @@ class _FaultError(Exception):
 
 
 @dataclass
-class _Draft:
-    """A reply while it streams in."""
-
-    text: list[str] = field(default_factory=list[str])
-    thinking: list[str] = field(default_factory=list[str])
-    calls: dict[int, _CallDraft] = field(default_factory=dict[int, "_CallDraft"])
-    usage: Usage = Usage()
-    finish: str = ""
-    model: str = ""
-
-
-@dataclass
 class _CallDraft:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
 
 
-class OpenAIModel:
-    """A model behind a Chat Completions service.
+@dataclass
+class _Draft:
+    """A reply while it streams in."""
 
-    `azure_version` makes it an Azure deployment. `idle` is the longest silence in seconds that is waited through; there is no total limit.
+    text: list[str] = field(default_factory=list[str])
+    thinking: list[str] = field(default_factory=list[str])
+    calls: dict[int, _CallDraft] = field(default_factory=dict[int, _CallDraft])
+    usage: Usage = field(default_factory=Usage)
+    finish: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a service is and how to talk to it. `azure_version` makes it an Azure deployment.
+
+    `idle` is the longest silence in seconds that is waited through; there is no total limit. `extra_body` is merged into every request.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str = "https://api.openai.com/v1",
-        api_key: str = "",
-        profile: Profile | None = None,
-        azure_version: str = "",
-        headers: dict[str, str] | None = None,
-        extra_body: Json | None = None,
-        idle: float = IDLE,
-    ) -> None:
+    base_url: str = "https://api.openai.com/v1"
+    api_key: str = field(default="", repr=False)
+    azure_version: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    idle: float = IDLE
+
+
+class OpenAIModel:
+    """A model behind a Chat Completions service."""
+
+    def __init__(self, name: str, endpoint: Endpoint | None = None, *, profile: Profile | None = None) -> None:
         self.name = name
+        self.endpoint = endpoint or Endpoint()
         self.profile = profile or profile_for(name)
-        self.base_url = base_url
-        self._key = api_key
-        self._azure_version = azure_version
-        self._headers = headers or {}
-        self._extra = extra_body or {}
-        self._idle = idle
         self._client: AsyncOpenAI | None = None
         self._meter = Meter()
         self._mode: ToolMode = "native" if self.profile.tool_mode == "auto" else self.profile.tool_mode
@@ -86,6 +82,11 @@ class OpenAIModel:
     def tool_mode(self) -> ToolMode:
         """How tools are offered now; `auto` has decided by then."""
         return self._mode
+
+    @property
+    def calls_as_text(self) -> int:
+        """Replies whose calls stood in the text although tools were offered natively."""
+        return self._as_text
 
     def estimate(self, request: Request) -> int:
         return self._meter.request(request.system, request.messages, request.tools)
@@ -111,8 +112,12 @@ class OpenAIModel:
                 continue
             wait = retry.delay(fault, attempt)
             if wait is None:
-                raise retry.final(fault, model=self.name, url=self.base_url, tries=attempt)
-            await emit(ModelRetried(reason=f"{fault.status or ''} {fault.text}".strip()[:300], attempt=attempt, delay=round(wait, 3)))
+                raise retry.final(fault, model=self.name, url=self.endpoint.base_url, tries=attempt)
+            await emit(
+                ModelRetried(
+                    reason=f"{fault.status or ''} {fault.text}".strip()[:300], attempt=attempt, delay=round(wait, 3)
+                )
+            )
             await asyncio.sleep(wait)
             attempt += 1
 
@@ -135,7 +140,7 @@ class OpenAIModel:
         temperature = request.temperature if request.temperature is not None else profile.temperature
         if profile.temperature is not None and temperature is not None:
             body["temperature"] = temperature
-        return body | self._extra
+        return body | dict(self.endpoint.extra_body)
 
     # Streaming
 
@@ -150,12 +155,14 @@ class OpenAIModel:
         except openai.APIStatusError as error:
             raise _FaultError(_status_fault(error)) from error
         except openai.APIError as error:  # time-outs, broken connections, errors inside a stream
-            raise _FaultError(Fault(code=error.code or "", text=_connection_text(error), status=_inner_status(error))) from error
+            raise _FaultError(
+                Fault(code=error.code or "", text=_connection_text(error), status=_inner_status(error))
+            ) from error
         if not draft.finish and not draft.usage.prompt_tokens:
             raise _FaultError(Fault(text="the stream ended in the middle of a reply"))
         return draft
 
-    async def _chunks(self, body: Json) -> AsyncIterator["ChatCompletionChunk"]:
+    async def _chunks(self, body: Json) -> AsyncGenerator["ChatCompletionChunk"]:
         """The chunks of a reply. A 200 that is no stream (a login page, an error object) raises a fault here."""
         from openai import AsyncStream
         from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -171,7 +178,12 @@ class OpenAIModel:
         try:
             if "text/event-stream" not in kind:
                 text = (await stream.response.aread()).decode("utf-8", "replace")
-                raise _FaultError(Fault(status=200, text=f"the answer is no completion but {kind or 'something untyped'}: {' '.join(text.split())[:200]}"))
+                raise _FaultError(
+                    Fault(
+                        status=200,
+                        text=f"the answer is no completion but {kind or 'something untyped'}: {' '.join(text.split())[:200]}",
+                    )
+                )
             async for chunk in stream:
                 yield chunk
         finally:
@@ -211,32 +223,41 @@ class OpenAIModel:
         if self._client is None:
             import openai
 
-            timeout = openai.Timeout(self._idle, connect=15.0)
-            key = self._key or "none"  # the SDK insists on one, local servers ignore it
-            if self._azure_version:
+            at = self.endpoint
+            options: Any = {
+                "api_key": at.api_key or "none",  # the SDK insists on one, local servers ignore it
+                "max_retries": 0,
+                "timeout": openai.Timeout(at.idle, connect=15.0),
+                "default_headers": dict(at.headers),
+            }
+            if at.azure_version:
                 self._client = openai.AsyncAzureOpenAI(
-                    azure_endpoint=self.base_url, api_version=self._azure_version, api_key=key, max_retries=0, timeout=timeout, default_headers=self._headers
+                    azure_endpoint=at.base_url, api_version=at.azure_version, **options
                 )
             else:
-                self._client = openai.AsyncOpenAI(base_url=self.base_url, api_key=key, max_retries=0, timeout=timeout, default_headers=self._headers)
+                self._client = openai.AsyncOpenAI(base_url=at.base_url, **options)
         return self._client
 
     # From a draft to a reply
 
     async def _reply(self, request: Request, draft: _Draft, seconds: float, emit: Emit) -> Reply:
         self._meter.learn(request.system, request.messages, request.tools, draft.usage.prompt_tokens)
-        text, calls = "".join(draft.text), [_finished(call) for call in draft.calls.values()]
+        text, calls = repair.sound("".join(draft.text)), [_finished(call) for call in draft.calls.values()]
         written = 0
         if not calls and request.tools and text.strip():
             text, calls, written = self._read_text(text, request)
         mode = self._mode
-        if written and self.profile.tool_mode == "auto" and mode == "native":
+        if written and mode == "native":
             self._as_text += 1
-            if self._as_text >= DISTRUST:
+            if self._as_text >= DISTRUST and self.profile.tool_mode == "auto":
                 self._mode = "structured" if self.profile.json_schema else "text"
-                await emit(WarningRaised(topic="model", text=f"{self.name} writes its calls as text; {self._mode} mode from now on"))
+                await emit(
+                    WarningRaised(
+                        topic="model", text=f"{self.name} writes its calls as text; {self._mode} mode from now on"
+                    )
+                )
         return Reply(
-            message=Message.assistant(text, tuple(calls), thinking="".join(draft.thinking)),
+            message=Message.assistant(text, tuple(calls), thinking=repair.sound("".join(draft.thinking))),
             usage=draft.usage,
             model=draft.model or self.name,
             mode=mode,
@@ -249,7 +270,7 @@ class OpenAIModel:
         if self._mode in ("structured", "text"):
             try:
                 found = structured.read_reply(repair.read_object(text), self.profile.dialect)
-            except repair.Unreadable:
+            except repair.UnreadableError:
                 found = None
             if found:
                 return found[0], found[1], 0
@@ -279,7 +300,11 @@ def _take_call(piece: Any, draft: _Draft) -> str:
     index = piece.index
     if index is None:
         last = max(draft.calls, default=-1)
-        goes_on = last >= 0 and not (piece.function and piece.function.name) and (not piece.id or piece.id == draft.calls[last].id)
+        goes_on = (
+            last >= 0
+            and not (piece.function and piece.function.name)
+            and (not piece.id or piece.id == draft.calls[last].id)
+        )
         index = last if goes_on else last + 1
     call = draft.calls.setdefault(index, _CallDraft())
     call.id = piece.id or call.id
@@ -295,9 +320,14 @@ def _finished(call: _CallDraft) -> ToolCall:
 
 
 def _status_fault(error: Any) -> Fault:
-    body = error.body if isinstance(error.body, dict) else {}
+    body = error.body if is_object(error.body) else {}
     text = body.get("message") or " ".join(str(error.message).split())
-    return Fault(status=error.status_code, code=str(error.code or body.get("type") or ""), text=str(text)[:500], retry_after=_retry_after(error.response.headers))
+    return Fault(
+        status=error.status_code,
+        code=str(error.code or body.get("type") or ""),
+        text=str(text)[:500],
+        retry_after=_retry_after(error.response.headers),
+    )
 
 
 def _retry_after(headers: Any) -> float | None:
@@ -314,6 +344,5 @@ def _connection_text(error: Any) -> str:
 
 def _inner_status(error: Any) -> int:
     """The status that a service put into an error event of a stream that had begun with 200."""
-    code = error.body.get("code") if isinstance(error.body, dict) else None
+    code = error.body.get("code") if is_object(error.body) else None
     return code if isinstance(code, int) else 0
-

@@ -42,7 +42,9 @@ class Profile:
     price: Price | None = None
 
 
-_OPENAI = Profile(tool_mode="native", vision=True, max_context=128_000, max_output=16_000, max_tokens_name="max_completion_tokens")
+_OPENAI = Profile(
+    tool_mode="native", vision=True, max_context=128_000, max_output=16_000, max_tokens_name="max_completion_tokens"
+)
 _REASONING = replace(_OPENAI, temperature=None, max_context=200_000, max_output=32_000)
 _SMALL = Profile(tool_mode="structured", dialect="qwen", max_output=1_024)
 
@@ -55,7 +57,10 @@ _TABLE: tuple[tuple[str, Profile], ...] = (
     (r"gpt-4o", replace(_OPENAI, price=Price(prompt=2.50, completion=10.0, cached=1.25))),
     (r"gpt-4\.1-mini", replace(_OPENAI, max_context=1_000_000, price=Price(prompt=0.40, completion=1.60, cached=0.10))),
     (r"gpt-4\.1", replace(_OPENAI, max_context=1_000_000, price=Price(prompt=2.00, completion=8.00, cached=0.50))),
-    (r"deepseek", Profile(tool_mode="native", json_schema=False, cache="boundary", max_context=128_000, max_output=8_000)),
+    (
+        r"deepseek",
+        Profile(tool_mode="native", json_schema=False, cache="boundary", max_context=128_000, max_output=8_000),
+    ),
     (r"claude", Profile(tool_mode="native", vision=True, cache="explicit", max_context=200_000, max_output=16_000)),
     (r"gemini", Profile(tool_mode="native", vision=True, max_context=1_000_000, max_output=16_000)),
     (r"(-vl|vision|llava|pixtral)", Profile(vision=True)),

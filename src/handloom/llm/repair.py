@@ -9,23 +9,25 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from handloom.messages import Json, ToolCall, ToolSpec
+from handloom.messages import Json, ToolCall, ToolSpec, is_list, is_object
 
 MAX_CALLS = 16
 _FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
 _FENCED_TAIL = re.compile(r"```(?:json|tool_call|tool_code|python|xml)?[ \t]*\n(.*?)\n?```", re.DOTALL)
-_LEAD = 300  # characters of introduction that may stand before a fenced call; a longer text is an answer that quotes one
+_LEAD = (
+    300  # characters of introduction that may stand before a fenced call; a longer text is an answer that quotes one
+)
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """Why a text is no JSON object, for the model to read."""
 
 
 def read_object(text: str) -> Json:
     """The JSON object in a text. Mended: a code fence, raw line breaks in strings, text after the object, JSON in a JSON string, Python's quotes.
 
-    Raises: Unreadable, naming the position, for anything with more than one meaning (cut off, repeated keys, NaN, two objects).
+    Raises: UnreadableError, naming the position, for anything with more than one meaning (cut off, repeated keys, NaN, two objects).
     """
     text = text.strip()
     if fenced := _FENCE.match(text):
@@ -35,8 +37,8 @@ def read_object(text: str) -> Json:
     value = _decode(text)
     if isinstance(value, str):
         value = _decode(value.strip())
-    if not isinstance(value, dict):
-        raise Unreadable(f"the arguments must be a JSON object, not {type(value).__name__}")
+    if not is_object(value):
+        raise UnreadableError(f"the arguments must be a JSON object, not {type(value).__name__}")
     return value
 
 
@@ -47,10 +49,10 @@ def _decode(text: str) -> Any:
     except json.JSONDecodeError as error:
         return _python(text, error)
     except RecursionError:
-        raise Unreadable("the JSON is nested too deeply") from None
+        raise UnreadableError("the JSON is nested too deeply") from None
     rest = text[end:].strip()
     if "{" in rest or "[" in rest:
-        raise Unreadable(f"more than one JSON value: another one starts after position {end}")
+        raise UnreadableError(f"more than one JSON value: another one starts after position {end}")
     return value
 
 
@@ -62,32 +64,46 @@ def _python(text: str, error: json.JSONDecodeError) -> Any:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             pass
         else:
-            if isinstance(value, dict | str):
+            if is_object(value) or isinstance(value, str):
                 return value
-    raise Unreadable(f"invalid JSON: {error.msg} at line {error.lineno} column {error.colno} (position {error.pos} of {len(text)})") from None
+    raise UnreadableError(
+        f"invalid JSON: {error.msg} at line {error.lineno} column {error.colno} (position {error.pos} of {len(text)})"
+    ) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
     found: Json = {}
     for key, value in pairs:
         if key in found and found[key] != value:
-            raise Unreadable(f"the key {key!r} stands twice with different values")
+            raise UnreadableError(f"the key {key!r} stands twice with different values")
         found[key] = value
     return found
 
 
 def _no_constant(name: str) -> float:
-    raise Unreadable(f"{name} is not JSON")
+    raise UnreadableError(f"{name} is not JSON")
 
 
 def make_call(identity: str, name: str, arguments: str | Json) -> ToolCall:
     """A call, with `error` set where its arguments cannot be read."""
-    if isinstance(arguments, dict):
-        return ToolCall(id=identity, name=name, arguments=arguments)
     try:
-        return ToolCall(id=identity, name=name, arguments=read_object(arguments))
-    except Unreadable as error:
-        return ToolCall(id=identity, name=name, raw=arguments, error=str(error))
+        value = read_object(arguments) if isinstance(arguments, str) else arguments
+        _check_text(value)
+    except UnreadableError as error:
+        return ToolCall(id=identity, name=name, raw=sound(str(arguments)), error=str(error))
+    return ToolCall(id=identity, name=name, arguments=value)
+
+
+def sound(text: str) -> str:
+    """The text without halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _check_text(value: Json) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UnreadableError("a string holds half of a surrogate pair; write the character itself") from None
 
 
 def recognise(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
@@ -107,7 +123,11 @@ def _tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] 
     if start < 0 or _TAGGED.sub("", text[start:]).strip():
         return None
     bodies = [match[1] for match in _TAGGED.finditer(text[start:])]
-    calls = [call for body in bodies for call in _calls(body, tools) or [ToolCall(id="", name="", raw=body, error=_why(body))]]
+    calls = [
+        call
+        for body in bodies
+        for call in _calls(body, tools) or [ToolCall(id="", name="", raw=body, error=_why(body))]
+    ]
     return text[:start].strip(), calls[:MAX_CALLS]
 
 
@@ -143,9 +163,9 @@ def _json_calls(body: str, names: set[str]) -> list[ToolCall]:
     try:
         while at < len(body):
             value, at = decoder.raw_decode(body, at)
-            values += value if isinstance(value, list) else [value]
+            values += value if is_list(value) else [value]
             at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,;"))
-    except (json.JSONDecodeError, Unreadable, RecursionError):
+    except (json.JSONDecodeError, UnreadableError, RecursionError):
         return []
     calls = [_json_call(value, names) for value in values]
     return [call for call in calls if call] if all(calls) else []
@@ -153,14 +173,19 @@ def _json_calls(body: str, names: set[str]) -> list[ToolCall]:
 
 def _json_call(value: Any, names: set[str]) -> ToolCall | None:
     """A call from `{"name", "arguments"}` (or `parameters`), possibly inside `function`; an unknown name counts only with arguments beside it."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return None
-    if isinstance(value.get("function"), dict):
+    if is_object(value.get("function")):
         value = value["function"]
     name = value.get("name", value.get("tool"))
     arguments = next((value[key] for key in ("arguments", "parameters", "args") if key in value), None)
     extra = set(value) - {"name", "tool", "arguments", "parameters", "args", "id", "type"}
-    if not isinstance(name, str) or extra or (arguments is None and name not in names) or not isinstance(arguments, dict | str | None):
+    if (
+        not isinstance(name, str)
+        or extra
+        or (arguments is None and name not in names)
+        or not (arguments is None or isinstance(arguments, str) or is_object(arguments))
+    ):
         return None
     return make_call("", name, arguments if arguments is not None else {})
 
@@ -189,6 +214,6 @@ def _python_call(body: str, tools: Iterable[ToolSpec]) -> list[ToolCall]:
 def _why(body: str) -> str:
     try:
         value = read_object(body)
-    except Unreadable as error:
+    except UnreadableError as error:
         return str(error)
     return f'a call needs "name" and "arguments", this has {", ".join(map(repr, value)) or "nothing"}'

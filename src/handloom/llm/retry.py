@@ -8,7 +8,10 @@ from handloom.errors import ContextOverflowError, ModelError, ModelRefusedError,
 
 ATTEMPTS = 6
 LONGEST_WAIT = 120.0  # seconds; a service that asks for more is not waited for
-_OVERFLOW = re.compile(r"context.{0,40}(length|size|window|exceed)|(prompt|input).{0,20}too (long|large)|maximum.{0,20}tokens|exceed.{0,30}context", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"context.{0,40}(length|size|window|exceed)|(prompt|input).{0,20}too (long|large)|maximum.{0,20}tokens|exceed.{0,30}context",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +25,24 @@ class Fault:
 
     @property
     def refuses_tools(self) -> bool:
-        return self.status in (400, 404, 422, 500) and "tool" in self.text.lower() and re.search(r"support|enabled|jinja|template|parser", self.text, re.IGNORECASE) is not None
+        return (
+            self.status in (400, 404, 422, 500)
+            and "tool" in self.text.lower()
+            and re.search(r"support|enabled|jinja|template|parser", self.text, re.IGNORECASE) is not None
+        )
 
     @property
     def refuses_schema(self) -> bool:
-        return self.status in (400, 422, 500) and re.search(r"response_format|json_schema|grammar|structured", self.text, re.IGNORECASE) is not None
+        return (
+            self.status in (400, 422, 500)
+            and re.search(r"response_format|json_schema|grammar|structured", self.text, re.IGNORECASE) is not None
+        )
 
     @property
     def overflows(self) -> bool:
-        return self.code == "context_length_exceeded" or (self.status in (400, 413, 500) and _OVERFLOW.search(f"{self.code} {self.text}") is not None)
+        return self.code == "context_length_exceeded" or (
+            self.status in (400, 413, 500) and _OVERFLOW.search(f"{self.code} {self.text}") is not None
+        )
 
 
 def delay(fault: Fault, attempt: int) -> float | None:
@@ -49,7 +61,9 @@ def final(fault: Fault, *, model: str, url: str, tries: int) -> ModelError:
         return ContextOverflowError(f"the request is too long for {model}: {said}")
     match fault.status:
         case 401 | 403:
-            return ModelRefusedError(f"{url} refused the key for {model} ({said}); check api_key_env in the config, or the key itself")
+            return ModelRefusedError(
+                f"{url} refused the key for {model} ({said}); check api_key_env in the config, or the key itself"
+            )
         case 404:
             return ModelRefusedError(f"{url} has no model {model!r} ({said}); check `model` and `base_url`")
         case _ if not _may_pass(fault):

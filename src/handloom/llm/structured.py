@@ -13,7 +13,7 @@ from typing import Any
 from handloom.llm.profiles import Dialect, Profile
 from handloom.llm.repair import MAX_CALLS, make_call
 from handloom.llm.wire import content
-from handloom.messages import Json, Message, ToolCall, ToolSpec
+from handloom.messages import Json, Message, ToolCall, ToolSpec, is_list, is_object
 
 THOUGHT = 240  # characters of thought that the schema allows before the calls
 FEW = 4  # calls in one reply
@@ -55,7 +55,8 @@ def reply_schema(tools: Sequence[ToolSpec], dialect: Dialect) -> Json:
     """The JSON Schema of a reply: a union of the tools, each with its own arguments."""
     form = FORMS[dialect]
     members: list[Json] = [
-        _object({"name": {"const": tool.name}, "arguments": _closed(tool.parameters)}, ["name", "arguments"]) for tool in tools
+        _object({"name": {"const": tool.name}, "arguments": _closed(tool.parameters)}, ["name", "arguments"])
+        for tool in tools
     ]
     union: Json = members[0] if len(members) == 1 else {"anyOf": members}
     if form.several:
@@ -68,7 +69,9 @@ def reply_schema(tools: Sequence[ToolSpec], dialect: Dialect) -> Json:
     return union
 
 
-def format_messages(system: str, messages: Sequence[Message], tools: Sequence[ToolSpec], profile: Profile) -> list[Json]:
+def format_messages(
+    system: str, messages: Sequence[Message], tools: Sequence[ToolSpec], profile: Profile
+) -> list[Json]:
     """Provider dicts in order; what follows a reply (results, prompts) is one user message, since strict chat templates want roles to alternate."""
     form = FORMS[profile.dialect]
     out: list[Json] = [{"role": "system", "content": system_prompt(system, tools, profile.dialect)}]
@@ -93,14 +96,14 @@ def read_reply(value: Json, dialect: Dialect) -> tuple[str, list[ToolCall]] | No
     """(thought, calls) of a reply of this form, or None when it is of another."""
     thought = value.get("thought", "")
     calls = value.get("calls") if FORMS[dialect].several else [value]
-    if not isinstance(thought, str) or not isinstance(calls, list):
+    if not isinstance(thought, str) or not is_list(calls):
         return None
     found = [_call(call) for call in calls[:MAX_CALLS]]
     return (thought, [call for call in found if call]) if all(found) else None
 
 
 def _call(value: Any) -> ToolCall | None:
-    if isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("arguments"), dict):
+    if is_object(value) and isinstance(value.get("name"), str) and is_object(value.get("arguments")):
         return make_call("", value["name"], value["arguments"])
     return None
 
@@ -109,7 +112,10 @@ def _said(message: Message, form: Form) -> str:
     """An assistant message in the form in which the model would write it now."""
     if not message.tool_calls:
         return message.text or "(empty)"
-    calls = [{"name": call.name, "arguments": {"unreadable": call.raw[:200]} if call.error else call.arguments} for call in message.tool_calls]
+    calls = [
+        {"name": call.name, "arguments": {"unreadable": call.raw[:200]} if call.error else call.arguments}
+        for call in message.tool_calls
+    ]
     if form.several:
         return _dump({"thought": message.text, "calls": calls})
     head = {"thought": message.text} if form.thought else {}
@@ -127,7 +133,12 @@ def _parts(value: str | list[Json]) -> list[Json]:
 
 
 def _line(tool: ToolSpec) -> str:
-    return _dump({"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}})
+    return _dump(
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+    )
 
 
 def _object(properties: Json, required: list[str]) -> Json:
@@ -146,7 +157,7 @@ def _closed(schema: Json) -> Json:
             case "anyOf" | "oneOf" | "allOf":
                 out[key] = [_closed(sub) for sub in value]
             case "items":
-                out[key] = _closed(value) if isinstance(value, dict) else value
+                out[key] = _closed(value) if is_object(value) else value
             case _:
                 out[key] = value
     if out.get("type") == "object" and "properties" in out:

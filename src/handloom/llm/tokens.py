@@ -9,7 +9,9 @@ import re
 
 from handloom.messages import Message, ToolSpec
 
-_PIECES = re.compile(r"([A-Za-z\u00c0-\u024f]+)|(\d+)|([\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff])|(\s+)|([^\w\s]+)|(.)", re.DOTALL)
+_PIECES = re.compile(
+    r"([A-Za-z\u00c0-\u024f]+)|(\d+)|([\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff])|(\s+)|([^\w\s]+)|(.)", re.DOTALL
+)
 IMAGE = 1_000  # tokens of a 1280x720 picture, roughly, in the services that publish a rule
 PER_MESSAGE = 4  # role and separators in the common chat templates
 ENOUGH = 4  # reports to learn from
@@ -51,7 +53,7 @@ class Meter:
         if self._reports >= ENOUGH or reported <= 0:
             return
         raw = _raw(system, messages, tools)
-        if raw < 50:  # noqa: PLR2004 - too small to tell the ratio from the template's overhead
+        if raw < 50:
             return
         seen = min(2.0, max(0.5, reported / raw))
         self._reports += 1

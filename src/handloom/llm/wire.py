@@ -45,7 +45,11 @@ def content(text: str, images: Iterable[ImagePart], profile: Profile) -> str | l
 def format_tools(tools: Iterable[ToolSpec]) -> list[Json]:
     """Tools in the order given, which the caller keeps stable for the sake of prefix caches."""
     return [
-        {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters}} for tool in tools
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
     ]
 
 
@@ -60,7 +64,8 @@ def _assistant(message: Message, profile: Profile) -> Json:
     out: Json = {"role": "assistant", "content": message.text or None}
     if message.tool_calls:
         out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": sent_arguments(call)}} for call in message.tool_calls
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": sent_arguments(call)}}
+            for call in message.tool_calls
         ]
     elif not message.text:
         out["content"] = "(empty)"  # some services refuse an assistant message with nothing in it

@@ -14,5 +14,13 @@ The browser now:
 {url_placeholder}{tabs_placeholder}{content_above_placeholder}{content_below_placeholder}{results_placeholder}
 Call the action that brings the goal nearer, or terminate with the complete answer when it is reached."""
 
-VARIABLES = frozenset({"url_placeholder", "tabs_placeholder", "content_above_placeholder", "content_below_placeholder", "results_placeholder"})
+VARIABLES = frozenset(
+    {
+        "url_placeholder",
+        "tabs_placeholder",
+        "content_above_placeholder",
+        "content_below_placeholder",
+        "results_placeholder",
+    }
+)
 PROMPT = PromptTemplate(system=SYSTEM_PROMPT, next_step=NEXT_STEP_PROMPT, variables=VARIABLES)

@@ -21,7 +21,9 @@ class PromptTemplate:
     def __post_init__(self) -> None:
         undeclared = (placeholders(self.system) | placeholders(self.next_step)) - self.variables
         if undeclared:
-            raise PromptError(f"the prompt uses {', '.join(sorted(undeclared))}, which it does not declare in `variables`")
+            raise PromptError(
+                f"the prompt uses {', '.join(sorted(undeclared))}, which it does not declare in `variables`"
+            )
 
 
 def placeholders(template: str) -> set[str]:

@@ -14,7 +14,10 @@ Script = str | Message | Reply | Exception | Callable[[Request], "str | Message 
 
 def calls(*made: tuple[str, dict[str, object]], text: str = "") -> Message:
     """A reply that calls tools: `calls(("python_execute", {"code": "print(1)"}))`."""
-    return Message.assistant(text, tuple(ToolCall(id=f"c{place}", name=name, arguments=arguments) for place, (name, arguments) in enumerate(made)))
+    return Message.assistant(
+        text,
+        tuple(ToolCall(id=f"c{place}", name=name, arguments=arguments) for place, (name, arguments) in enumerate(made)),
+    )
 
 
 def finish(answer: str, status: str = "success") -> Message:
@@ -47,8 +50,16 @@ class ScriptedModel:
         if isinstance(step, str):
             step = Message.assistant(step)
         if isinstance(step, Message):
-            usage = Usage(prompt_tokens=self.estimate(request), completion_tokens=self._meter.request("", (step,), ()), calls=1)
-            step = Reply(message=step, usage=usage, model=self.name, mode="native", finish="tool_calls" if step.tool_calls else "stop")
+            usage = Usage(
+                prompt_tokens=self.estimate(request), completion_tokens=self._meter.request("", (step,), ()), calls=1
+            )
+            step = Reply(
+                message=step,
+                usage=usage,
+                model=self.name,
+                mode="native",
+                finish="tool_calls" if step.tool_calls else "stop",
+            )
         if step.message.text:
             await emit(ModelDelta(text=step.message.text))
         return step

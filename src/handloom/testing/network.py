@@ -3,7 +3,7 @@
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 
@@ -12,7 +12,7 @@ class NetworkForbiddenError(AssertionError):
 
 
 @contextlib.contextmanager
-def forbid_network() -> Iterator[None]:
+def forbid_network() -> Generator[None]:
     """Refuse every connection that is not to a loopback address or a unix socket, and every look-up of a name but localhost.
 
     Holds for this process and while the context lasts.
@@ -32,7 +32,11 @@ def forbid_network() -> Iterator[None]:
             raise NetworkForbiddenError(f"look-up of {host!r}")
         return look_up(host, *args, **kwargs)
 
-    socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo = checked_connect, checked_connect_ex, checked_look_up  # pyright: ignore[reportAttributeAccessIssue]  # replaced for a while
+    socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo = (
+        checked_connect,
+        checked_connect_ex,
+        checked_look_up,
+    )  # pyright: ignore[reportAttributeAccessIssue]  # replaced for a while
     try:
         yield
     finally:

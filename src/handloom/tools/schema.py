@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handloom.errors import ToolError
-from handloom.messages import Json
+from handloom.messages import Json, is_list, is_object
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def read(function: Callable[..., Any], context_type: type) -> Shape:
 
 def slim(schema: Any) -> Any:
     """The schema without what costs tokens and tells a model nothing: titles, null defaults, the null branch of optional values."""
-    if isinstance(schema, list):
+    if is_list(schema):
         return [slim(item) for item in schema]
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return schema
     out: Json = {}
     for key, value in schema.items():

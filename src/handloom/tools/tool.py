@@ -144,5 +144,3 @@ def tool(
         )
 
     return make if function is None else make(function)
-
-

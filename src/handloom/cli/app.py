@@ -1,0 +1,248 @@
+"""The commands and their options."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from handloom.errors import HandloomError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="A general agent and a workflow engine for your own machine.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs_app = typer.Typer(no_args_is_help=True, help="Look at earlier runs, answer their questions, export them.")
+model_app = typer.Typer(no_args_is_help=True, help="See which models there are, and find out what one can do.")
+config_app = typer.Typer(no_args_is_help=True, help="See and check the settings.")
+app.add_typer(runs_app, name="runs")
+app.add_typer(model_app, name="model")
+app.add_typer(config_app, name="config")
+
+Task = Annotated[str, typer.Argument(help="What to do; - reads it from standard input.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        "-m", "--model", help="A model's name, a name of [llm.NAME], local, local:FILE.gguf or local:hf:REPO/FILE."
+    ),
+]
+AgentName = Annotated[str, typer.Option("--agent", help="The agent: manus, toolcall, swe, data.")]
+MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Stop after so many turns.")]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", min=1, help="Stop after so many tokens, prompt and completion together.")
+]
+MaxCost = Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop at this cost in USD.")]
+Timeout = Annotated[str | None, typer.Option("--timeout", help="Stop after this time: 90s, 10m, 2h.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON lines instead of the answer.")]
+Out = Annotated[Path | None, typer.Option("-o", "--output", help="Write the answer to this file too.")]
+Schema = Annotated[Path | None, typer.Option("--schema", help="A JSON Schema file that the answer must fit.")]
+Workspace = Annotated[
+    Path | None, typer.Option("-C", "--workspace", help="The folder to work in; this one by default.")
+]
+Images = Annotated[list[Path] | None, typer.Option("--image", help="An image to show with the task; can be repeated.")]
+
+
+@app.command()
+def run(
+    task: Task,
+    go_on: Annotated[
+        bool, typer.Option("-c", "--continue", help="Go on in the last conversation of this folder.")
+    ] = False,
+    model: Model = "",
+    agent: AgentName = "",
+    max_turns: MaxTurns = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+    out: Out = None,
+    schema: Schema = None,
+    workspace: Workspace = None,
+    image: Images = None,
+) -> None:
+    """Do a task and print the answer."""
+    from handloom.cli import work
+
+    limits = work.limits(max_turns, max_tokens, max_cost, timeout)
+    order = work.Order(
+        model=model,
+        agent=agent,
+        limits=limits,
+        as_json=as_json,
+        out=out,
+        schema=schema,
+        workspace=workspace,
+        images=tuple(image or ()),
+    )
+    raise typer.Exit(work.run(work.read_task(task), order, go_on=go_on))
+
+
+@app.command()
+def chat(model: Model = "", agent: AgentName = "", workspace: Workspace = None) -> None:
+    """Talk with an agent; each line is a task in one conversation. An empty line or Ctrl-D ends it."""
+    from handloom.cli import work
+
+    raise typer.Exit(work.chat(work.Order(model=model, agent=agent, workspace=workspace)))
+
+
+@app.command()
+def resume(
+    run_id: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="The run; the last one that can go on by default.")
+    ] = "",
+    model: Model = "",
+    max_turns: MaxTurns = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+    out: Out = None,
+) -> None:
+    """Go on with a run where it stopped."""
+    from handloom.cli import work
+
+    order = work.Order(
+        model=model, limits=work.limits(max_turns, max_tokens, max_cost, timeout), as_json=as_json, out=out
+    )
+    raise typer.Exit(work.resume(run_id, order))
+
+
+@app.command()
+def doctor() -> None:
+    """Check what handloom needs on this machine, and say how to get what is missing."""
+    from handloom.cli import doctor as checks
+
+    raise typer.Exit(checks.report())
+
+
+@runs_app.command("list")
+def runs_list(
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20, as_json: AsJson = False
+) -> None:
+    """The newest runs first."""
+    from handloom.cli import history
+
+    history.listing(limit, as_json=as_json)
+
+
+RunId = Annotated[str, typer.Argument(metavar="[RUN]", help="The run; the last one by default.")]
+
+
+@runs_app.command("show")
+def runs_show(run_id: RunId = "") -> None:
+    """How a run stands: its turns, calls, tokens, questions and answer."""
+    from handloom.cli import history
+
+    history.show(run_id)
+
+
+@runs_app.command("logs")
+def runs_logs(
+    run_id: RunId = "",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run stops.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The events of a run, a line each."""
+    from handloom.cli import history
+
+    history.logs(run_id, follow=follow, as_json=as_json)
+
+
+@runs_app.command("answer")
+def runs_answer(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    answer: Annotated[str, typer.Argument(help="The answer; - reads it from standard input.")],
+    as_json: AsJson = False,
+) -> None:
+    """Answer the open question of a run, and go on with it."""
+    from handloom.cli import work
+
+    raise typer.Exit(work.resume(run_id, work.Order(as_json=as_json), answer=work.read_task(answer)))
+
+
+@runs_app.command("export")
+def runs_export(
+    run_id: RunId = "", form: Annotated[str, typer.Option("--format", help="md or json.")] = "md", out: Out = None
+) -> None:
+    """A whole run as one document."""
+    from handloom.cli import history
+
+    history.export(run_id, form, out)
+
+
+@model_app.command("list")
+def model_list() -> None:
+    """The models that the settings name, and the embedded one."""
+    from handloom.cli import models
+
+    models.listing()
+
+
+@model_app.command("probe")
+def model_probe(model: Annotated[str, typer.Argument(metavar="[MODEL]", help="As with run -m.")] = "") -> None:
+    """Ask a model a handful of questions to find out what it can do, and remember it."""
+    from handloom.cli import models
+
+    raise typer.Exit(models.probe(model))
+
+
+@config_app.command("show")
+def config_show() -> None:
+    """The settings that hold here, and where they come from."""
+    from handloom.cli import settings
+
+    settings.show()
+
+
+@config_app.command("path")
+def config_path() -> None:
+    """Where the settings, the runs and the cache are."""
+    from handloom.cli import settings
+
+    settings.paths()
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """The JSON Schema of the settings file."""
+    from handloom.cli import settings
+
+    settings.schema()
+
+
+@config_app.command("trust")
+def config_trust() -> None:
+    """Use this folder's own settings (.handloom/config.toml) from now on."""
+    from handloom.cli import settings
+
+    settings.trust()
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show:
+        import handloom
+
+        typer.echo(handloom.__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; every expected error becomes one message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")  # a file name may hold what the locale cannot show
+    try:
+        app()
+    except HandloomError as error:
+        from handloom.cli.codes import code_of
+
+        typer.echo(f"handloom: {error}", err=True)
+        sys.exit(code_of(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
