@@ -22,6 +22,7 @@ from handloom.events import (
     RunResumed,
     RunStarted,
     RunSuspended,
+    ToolReturned,
     TurnEnded,
     TurnStarted,
     WarningRaised,
@@ -29,7 +30,7 @@ from handloom.events import (
 )
 from handloom.journal import Journal, Store, new_run_id
 from handloom.memory import Answer, Memory
-from handloom.messages import ImagePart, Json, Message, Usage
+from handloom.messages import ImagePart, Json, Message, ToolResult, Usage
 from handloom.state import Question, State
 
 log = logging.getLogger(__name__)
@@ -152,8 +153,9 @@ class Run:
         return cls(_Core(journal, state, Path(state.workspace), limits or Limits(), clock, asker, list(readers)))
 
     async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
-        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here."""
-        await self.emit(RunResumed(), MessageAdded(message=Message.user(task, origin="task", images=images)))
+        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here. Calls that were left are not run."""
+        left = [ToolReturned(call=call, result=ToolResult(text="not run: the user gave another task", ok=False)) for call in self.memory.pending_calls()]
+        await self.emit(RunResumed(), *left, MessageAdded(message=Message.user(task, origin="task", images=images)))
 
     # What a run knows
 
@@ -265,11 +267,12 @@ class Run:
             raise CancelledRunError(f"stopped as asked; `handloom resume {self.id}` goes on")
         for name, (used, allowed) in self.limits.spent(self.state).items():
             if used >= allowed:
-                raise LimitReachedError(
-                    f"{_amount(name, used)} used of {_amount(name, allowed)}; `handloom resume {self.id}` with a higher limit goes on"
-                )
+                raise LimitReachedError(self._spent_all(name, used))
             if used >= 0.8 * allowed and f"limit:{name}" not in self.state.warned:
                 await self.warn(f"limit:{name}", f"{_amount(name, used)} used of {_amount(name, allowed)}")
+
+    def _spent_all(self, name: str, used: float) -> str:
+        return f"the limit is reached, {_amount(name, used)}; `handloom resume {self.id}` with a higher limit goes on"
 
     def cancel(self) -> None:
         """Ask the run to stop at the next safe point; it can be resumed."""
@@ -376,10 +379,7 @@ class Run:
         except TimeoutError:
             if not watch.expired():
                 raise
-            allowed = _amount("seconds", self.limits.seconds)
-            raise LimitReachedError(
-                f"{allowed} used; `handloom resume {self.id}` with a higher limit goes on"
-            ) from None
+            raise LimitReachedError(self._spent_all("seconds", allowed)) from None
 
     async def aclose(self) -> None:
         """Close what the run kept open, newest first, and let go of the journal."""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from handloom.errors import StuckError
 from handloom.memory import TERMINATE, Memory
+from handloom.messages import ToolCall
 
-NOTED, FORCED, STOPPED = 3, 4, 5  # rounds with the same calls and results
+NOTED, FORCED = 3, 4  # rounds with the same calls and results
 SILENT = 2  # empty or cut replies in a row that are forgiven
 REJECTED = 2  # answers of the wrong form that are sent back
 
@@ -19,11 +20,6 @@ def note(memory: Memory) -> str:
             return "Your reply was cut off at the length limit and nothing of it was used. Reply shorter: do a smaller step."
         return "Your reply was empty. Call a tool, or answer."
     count = repeats(memory.rounds())
-    if count >= STOPPED:
-        last = memory.messages[-1].text
-        raise StuckError(
-            f"the agent made the same call {count} times with the same result and did not change its way; the last result was: {last[:300]}"
-        )
     if count >= NOTED:
         return f"You have done the same {count} times with the same result. It will not change: use what you know, do something else, or terminate."
     return ""
@@ -35,6 +31,16 @@ def withheld(memory: Memory) -> set[str]:
     if repeats(rounds) < FORCED:
         return set()
     return {call.split(" ", 1)[0] for call in rounds[-1]} - {TERMINATE}
+
+
+def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
+    """Raises: StuckError when a reply calls a tool that was withheld from it."""
+    if withheld(memory).isdisjoint(call.name for call in calls):
+        return
+    rounds = memory.rounds()
+    raise StuckError(
+        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(rounds[-1])[:300]}"
+    )
 
 
 def repeats(rounds: Sequence[tuple[str, ...]]) -> int:

@@ -86,6 +86,7 @@ class Agent:
 
     async def act(self, run: Run, calls: tuple[ToolCall, ...]) -> None:
         """Run the calls of a reply; each gets a result."""
+        advice.check_calls(run.memory, calls)
         if calls:
             await run_calls(run, calls, await self.toolbox(run))
 

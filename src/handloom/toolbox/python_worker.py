@@ -290,7 +290,11 @@ def main() -> None:
     sys.argv = [""]
     sys.path.insert(0, str(workspace))
     warnings.filterwarnings("ignore", message=".*is non-interactive, and thus cannot be shown")
-    Session(control, workspace).serve()
+    try:
+        Session(control, workspace).serve()
+    except Exception as error:  # noqa: BLE001 - the code broke the worker; the parent starts a new one
+        os.write(2, f"the Python process broke: {type(error).__name__}: {error}\n".encode())
+        _leave(1)
 
 
 if __name__ == "__main__":
