@@ -181,7 +181,7 @@ def decode(line: bytes | str) -> Event:
 
 def as_json(event: Event) -> dict[str, Any]:
     """The event as plain JSON values."""
-    return msgspec.to_builtins(event)
+    return msgspec.json.decode(encode(event))
 
 
 def agent_scope(span: str) -> str:

@@ -60,7 +60,12 @@ class World:
 
 Script = list[str | Message]
 
-FAILING: Script = [calls(("fail", {"n": 1})), calls(("nothing", {})), calls(("work", {"n": "many"})), finish("failed well")]
+FAILING: Script = [
+    calls(("fail", {"n": 1})),
+    calls(("nothing", {})),
+    calls(("work", {"n": "many"})),
+    finish("failed well"),
+]
 MULTI: Script = [
     calls(("look", {"n": 1}), ("look", {"n": 2}), ("work", {"n": 3}), ("look", {"n": 4})),
     calls(("work", {"n": 5}), text="on"),
@@ -86,7 +91,9 @@ def agent(world: World, replies: Script, *, small: bool) -> Agent:
 async def session(run: Run, world: World, script: Script, *, small: bool) -> RunResult:
     """One session of a run: its model goes on in the script where the journal ends."""
     said = sum(1 for message in run.memory.messages if message.role == "assistant")
-    return await run.complete(agent(world, [m if isinstance(m, Message) else Message.assistant(m) for m in script[said:]], small=small).run)
+    return await run.complete(
+        agent(world, [m if isinstance(m, Message) else Message.assistant(m) for m in script[said:]], small=small).run
+    )
 
 
 async def to_the_end(store: MemoryStore, run: Run, world: World, script: Script, *, small: bool) -> RunResult:
@@ -158,7 +165,10 @@ def test_any_run_resumes_from_any_prefix(shape: list[int], data: st.DataObject) 
 
 async def resumed_from_any_prefix(shape: list[int], draw: Callable[[st.SearchStrategy[int]], int]) -> None:
     kinds = ("work", "look", "fail")
-    script: Script = [calls(*((kinds[(turn + n) % 3], {"n": turn * 10 + n}) for n in range(count)), text="t") if count else "" for turn, count in enumerate(shape)]
+    script: Script = [
+        calls(*((kinds[(turn + n) % 3], {"n": turn * 10 + n}) for n in range(count)), text="t") if count else ""
+        for turn, count in enumerate(shape)
+    ]
     script = [*[reply for place, reply in enumerate(script) if reply != "" or place % 3 == 0], finish("end")]
     store, world = MemoryStore(), World()
     run = await Run.start("do it", store=store, workspace=Path("/"), limits=Limits(turns=40))
@@ -167,7 +177,9 @@ async def resumed_from_any_prefix(shape: list[int], draw: Callable[[st.SearchStr
     cut = draw(st.integers(1, len(events)))
     again = MemoryStore()
     again.runs[run.id] = [msgspec.structs.replace(event) for event in events[:cut]]
-    result = await to_the_end(again, await Run.reopen(run.id, store=again, limits=Limits(turns=40)), World(), script, small=False)
+    result = await to_the_end(
+        again, await Run.reopen(run.id, store=again, limits=Limits(turns=40)), World(), script, small=False
+    )
     assert (result.status, result.answer) == (whole.status, whole.answer)
     asked = sum(isinstance(event, ModelReplied) for event in again.read(run.id))
     assert asked == sum(isinstance(event, ModelReplied) for event in events), "a recorded reply was asked for again"

@@ -8,7 +8,6 @@ import jsonschema_rs
 
 from handloom.errors import ConfigError, ToolError
 from handloom.messages import Json, ToolResult
-from handloom.tools import schema
 from handloom.tools.tool import Tool, tool
 
 Status = Literal["success", "failure"]
@@ -18,7 +17,7 @@ _NOTHING = object()
 
 
 @tool(repeatable=True, effects={"read"})
-async def terminate(status: Status, answer: str) -> ToolResult:
+async def terminate(status: Status, answer: str) -> ToolResult:  # noqa: ARG001 - the status is read from the call
     """End the task. Nobody sees anything but `answer`: put the complete final answer there."""
     return ToolResult(text=answer)
 
@@ -49,7 +48,7 @@ class _Answers:
         try:
             self._validator = jsonschema_rs.validator_for(output_schema, retriever=_refuse)
         except (ValueError, TypeError) as error:  # `jsonschema_rs.ValidationError` is a ValueError
-            raise ConfigError(f"the output schema is not a JSON Schema: {error}") from None
+            raise ConfigError(f"the output schema is not a JSON Schema: {str(error).splitlines()[0]}") from None
         self.parameters = _parameters(output_schema)
 
     async def end(self, status: Status, answer: Any) -> ToolResult:  # noqa: ARG002 - the status is read from the call
@@ -58,8 +57,7 @@ class _Answers:
     def checked(self, arguments: Json) -> Json:
         """Raises: ToolError that names each wrong place in the answer."""
         if arguments.keys() != {"status", "answer"} or arguments["status"] not in get_args(Status):
-            wanted = schema.signature(self.parameters)
-            raise ToolError(f"wrong arguments: {', '.join(arguments) or 'none'}. Parameters: {wanted}")
+            raise ToolError("give status (success or failure) and answer, and nothing else")
         if arguments["status"] == "failure":
             return arguments
         answer = arguments["answer"]
@@ -94,7 +92,7 @@ def _parameters(output_schema: Json) -> Json:
     shared = {key: output_schema[key] for key in ("$defs", "definitions") if key in output_schema}
     return {
         "type": "object",
-        "properties": {"status": {"enum": list(get_args(Status)), "type": "string"}, "answer": schema.slim(answer)},
+        "properties": {"status": {"enum": list(get_args(Status)), "type": "string"}, "answer": answer},
         "required": ["status", "answer"],
         "additionalProperties": False,
         **shared,
