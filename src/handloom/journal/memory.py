@@ -1,6 +1,8 @@
 """A store that lives as long as the process."""
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from handloom.errors import JournalError, RunLockedError, RunNotFoundError
@@ -32,7 +34,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.runs: dict[str, list[Event]] = {}
         self.opened: set[str] = set()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def create(self, run: str) -> Journal:
         if run in self.runs:
@@ -60,14 +62,14 @@ class MemoryStore:
     def folder(self, run: str) -> Path:
         """A temporary folder, made at its first use."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="handloom-")
-        path = Path(self._folder.name) / run
+            self._folder = Path(tempfile.mkdtemp(prefix="handloom-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        path = self._folder / run
         path.mkdir(exist_ok=True)
         return path
 
     def close(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        pass
 
     def _known(self, run: str) -> list[Event]:
         if run not in self.runs:

@@ -5,6 +5,7 @@ Started as `python -P python_worker.py CONTROL_FD MEMORY_BYTES WORKSPACE`. One J
 """
 
 import ast
+import builtins
 import contextlib
 import ctypes
 import io
@@ -32,6 +33,7 @@ RECURSION = sys.getrecursionlimit()
 # The code may replace `os.write` or `signal.signal`; these names keep the real ones.
 _write, _dup2, _getpid, _leave = os.write, os.dup2, os.getpid, os._exit  # pyright: ignore[reportPrivateUsage] - it is documented
 _dumps, _loads, _on_signal = json.dumps, json.loads, signal.signal
+_builtins = dict(vars(builtins))
 _libc = ctypes.CDLL(None)
 _IS_COROUTINE = 0x80  # inspect.CO_COROUTINE, without the import
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
@@ -61,6 +63,7 @@ class Session:
                 self._reply({"nonce": request["nonce"], "ok": ok, "text": text, "figures": figures})
 
     def _call(self, code: str) -> tuple[bool, str, list[str]]:
+        vars(builtins).update(_builtins)
         self._streams.restore()
         sys.modules["__main__"] = self._main
         sys.setrecursionlimit(RECURSION)
@@ -92,10 +95,9 @@ class Session:
         """Run the code; the value is that of a last line that is an expression."""
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         body = parsed(code, name).body
-        if not body or not isinstance(last := body[-1], ast.Expr):
-            return self._evaluate(ast.Module(body, type_ignores=[]), name, "exec")
-        self._evaluate(ast.Module(body[:-1], type_ignores=[]), name, "exec")
-        return self._evaluate(ast.Expression(last.value), name, "eval")
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        self._evaluate(ast.Module(body, type_ignores=[]), name, "exec")
+        return self._evaluate(ast.Expression(last.value), name, "eval") if isinstance(last, ast.Expr) else None
 
     def _evaluate(self, tree: ast.Module | ast.Expression, name: str, mode: str) -> object:
         compiled = compile(tree, name, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -126,12 +128,13 @@ class Streams:
     def restore(self) -> None:
         for fd, spare in enumerate(self._spares):
             _dup2(spare, fd)
+        # The code's own streams go first: when they are collected they close what they wrap, which may be ours.
+        sys.stdin, sys.stdout, sys.stderr = self._stdin, self._stdout, self._stderr
         # Loggers hold on to a stream, so a healthy one is kept.
         self._stdin = _reader() if self._stdin.closed else self._stdin
         self._stdout = _writer(1) if self._stdout.closed else self._stdout
         self._stderr = _writer(2) if self._stderr.closed else self._stderr
         sys.stdin, sys.stdout, sys.stderr = self._stdin, self._stdout, self._stderr
-        sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
 
     def flush(self) -> None:
         for stream in (sys.stdout, sys.stderr, self._stdout, self._stderr):

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -17,7 +18,7 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-NEAR_LINES = 20_000
+NEAR_LINES = 5_000
 NEAR_CHARS = 300
 _ENDING = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -26,7 +27,7 @@ _BINARY = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f]")
 
 @dataclass(frozen=True)
 class Text:
-    """`content` has the file's own line endings; `plain` has only `\\n`, as a model writes it."""
+    r"""`content` has the file's own line endings; `plain` has only `\n`, as a model writes it."""
 
     content: str
     codec: str = "utf-8"
@@ -106,7 +107,7 @@ class Text:
         here = {line.strip()[:NEAR_CHARS]: number for number, line in reversed(list(self._numbered()))}
         return sorted(here[line] for line in difflib.get_close_matches(wanted, here, count))
 
-    def _numbered(self) -> "itertools.islice[tuple[int, str]]":
+    def _numbered(self) -> Iterator[tuple[int, str]]:
         return itertools.islice(enumerate(self.lines, 1), NEAR_LINES)
 
     @cached_property
@@ -124,7 +125,7 @@ class Text:
 
 
 def plain(text: str) -> str:
-    """The text with `\\n` as its only line ending."""
+    r"""The text with `\n` as its only line ending."""
     return _ENDING.sub("\n", text)
 
 

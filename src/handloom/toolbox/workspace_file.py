@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -61,11 +61,11 @@ class WorkspaceFile:
         return self._stat() is not None
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[BinaryIO]:
+    def reading(self) -> Generator[BinaryIO]:
         """Raises: ToolError for what is not a regular file, OSError."""
         with self._folder() as folder:
             descriptor = os.open(self.name, _READ, dir_fd=folder)
-        with open(descriptor, "rb") as file:
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             self._require_regular(os.fstat(descriptor))
             yield file
 
@@ -81,7 +81,7 @@ class WorkspaceFile:
             draft = f".handloom-{secrets.token_hex(6)}.tmp"
             descriptor = os.open(draft, _DRAFT, 0o666, dir_fd=folder)
             try:
-                with open(descriptor, "wb") as file:
+                with open(descriptor, "wb") as file:  # noqa: PTH123 - the same
                     file.write(data)
                     if before is not None:
                         _dress(descriptor, before)
@@ -96,7 +96,7 @@ class WorkspaceFile:
             os.unlink(self.name, dir_fd=folder)
 
     @contextlib.contextmanager
-    def listing(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+    def listing(self) -> Generator[Iterator[os.DirEntry[str]]]:
         """The entries of the folder."""
         with self._opened(self.parts) as folder, os.scandir(folder) as entries:
             yield entries
@@ -105,7 +105,7 @@ class WorkspaceFile:
         return self._opened(self.parts[:-1], make=make)
 
     @contextlib.contextmanager
-    def _opened(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+    def _opened(self, parts: tuple[str, ...], *, make: bool = False) -> Generator[int]:
         folder = os.open(self.workspace, _FOLDER)
         try:
             for part in parts:

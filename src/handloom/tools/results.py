@@ -8,13 +8,13 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 
 
 def clean(text: str) -> str:
     """The text as a terminal would leave it, without what cannot be seen; lone surrogates become `?`."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
-    text = _OVERWRITTEN.sub("", text)
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
     return _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
 
 
