@@ -88,16 +88,17 @@ class PythonProcess:
         """Start the process and wait until it answers. Raises: ToolError when it does not."""
         ours, theirs = socket.socketpair()
         output, printing = os.pipe()
+        channel = await asyncio.open_unix_connection(sock=ours, limit=REPLY_BYTES)
         try:
             process = await _spawn(workspace, memory_mb, theirs.fileno(), printing)
-        except OSError as error:
-            ours.close()
+        except BaseException:
+            channel[1].close()
             os.close(output)
-            raise ToolError(f"Python cannot be started in {workspace}: {error}") from None
+            raise
         finally:
             theirs.close()
             os.close(printing)
-        child = cls(process, await asyncio.open_unix_connection(sock=ours, limit=REPLY_BYTES), output)
+        child = cls(process, channel, output)
         try:
             first = await child.execute("", START_SECONDS)
         except asyncio.CancelledError:
@@ -260,16 +261,19 @@ class Printed:
 
 async def _spawn(workspace: Path, memory_mb: int, control: int, output: int) -> Process:
     """The process leads a session of its own, so that it can be killed with all that it started."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", str(WORKER), str(control), str(memory_mb << 20), str(workspace)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        pass_fds=(control,),
-        cwd=workspace,
-        env=environment(),
-        start_new_session=True,
-    )
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", str(WORKER), str(control), str(memory_mb << 20), str(workspace)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(control,),
+            cwd=workspace,
+            env=environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolError(f"Python cannot be started in {workspace}: {error}") from None
 
 
 def environment() -> dict[str, str]:

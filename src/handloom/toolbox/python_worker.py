@@ -33,8 +33,9 @@ RECURSION = sys.getrecursionlimit()
 # The code may replace `os.write` or `signal.signal`; these names keep the real ones.
 _write, _dup2, _getpid, _leave = os.write, os.dup2, os.getpid, os._exit  # pyright: ignore[reportPrivateUsage] - it is documented
 _dumps, _loads, _on_signal = json.dumps, json.loads, signal.signal
-_builtins = dict(vars(builtins))
+_builtins = dict(builtins.__dict__)
 _libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 _IS_COROUTINE = 0x80  # inspect.CO_COROUTINE, without the import
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
 _ESCAPE = re.compile(r"\\([nt\"'\\])")
@@ -63,7 +64,7 @@ class Session:
                 self._reply({"nonce": request["nonce"], "ok": ok, "text": text, "figures": figures})
 
     def _call(self, code: str) -> tuple[bool, str, list[str]]:
-        vars(builtins).update(_builtins)
+        builtins.__dict__.update(_builtins)
         self._streams.restore()
         sys.modules["__main__"] = self._main
         sys.setrecursionlimit(RECURSION)
@@ -264,13 +265,7 @@ def _stay(_signal: int, _frame: object) -> None:
 def _die_with_parent() -> None:
     """Linux kills this process when its parent dies; elsewhere the closed socket ends it after the call."""
     if sys.platform == "linux":
-        set_death_signal = 1
-        _libc.prctl(set_death_signal, signal.SIGKILL)
-
-
-def _limit_memory(size: int) -> None:
-    with contextlib.suppress(ValueError, OSError):  # a stricter limit is already set, or the system has none
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _close_in_children(control: int) -> None:
@@ -288,7 +283,8 @@ def main() -> None:
     control, memory, workspace = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     _on_signal(signal.SIGINT, _stay)
     _die_with_parent()
-    _limit_memory(memory)
+    with contextlib.suppress(ValueError, OSError):  # a stricter limit is already set, or the system has none
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     _close_in_children(control)
     sys.argv = [""]
     sys.path.insert(0, str(workspace))
