@@ -32,7 +32,9 @@ def test_flags_beat_variables_beat_the_project_beat_the_person_beat_the_defaults
     write(home / "config.toml", '[llm]\nmodel = "user"\nmax_context = 5000\n[limits]\nmax_turns = 5\nmax_cost = 1.5')
     write(project / config.PROJECT_FILE, '[llm]\nmodel = "project"\n[limits]\nmax_turns = 6')
     config.trust(project, load(home, project).folders)
-    loaded = load(home, project, {"limits": {"max_turns": 8}}, HANDLOOM_LLM__MODEL="environment", HANDLOOM_LIMITS__MAX_TURNS="7")
+    loaded = load(
+        home, project, {"limits": {"max_turns": 8}}, HANDLOOM_LLM__MODEL="environment", HANDLOOM_LIMITS__MAX_TURNS="7"
+    )
     assert loaded.settings.llm.model == "environment"
     assert loaded.settings.llm.max_context == 5_000
     assert loaded.settings.limits.max_turns == 8
@@ -51,7 +53,9 @@ def test_a_projects_file_counts_only_in_a_trusted_folder(home: Path, project: Pa
 
 def test_a_typo_is_named_with_its_place_and_the_word_that_was_meant(home: Path, project: Path) -> None:
     write(home / "config.toml", 'agent = "manus"\n\n[limits]\nmax_turn = 5')
-    with pytest.raises(ConfigError, match=r"config.toml:4: limits.max_turn: unknown setting, did you mean 'max_turns'\?"):
+    with pytest.raises(
+        ConfigError, match=r"config.toml:4: limits.max_turn: unknown setting, did you mean 'max_turns'\?"
+    ):
         load(home, project)
 
 
@@ -61,7 +65,7 @@ def test_a_typo_is_named_with_its_place_and_the_word_that_was_meant(home: Path, 
         ('agnet = "x"', "did you mean 'agent'"),
         ('[llm]\nmodle = "x"', "did you mean 'model'"),
         ('[llm.fast]\nmodel = "x"\nbase_ulr = "y"', "llm.fast.base_ulr: unknown setting, did you mean 'base_url'"),
-        ('[agents.manus]\nmax_trns = 3', "agents.manus.max_trns: unknown setting, did you mean 'max_turns'"),
+        ("[agents.manus]\nmax_trns = 3", "agents.manus.max_trns: unknown setting, did you mean 'max_turns'"),
         ("[limits]\nmax_turns = 0", "limits.max_turns: Input should be greater than or equal to 1"),
         ('[limits]\nmax_turns = "many"', "limits.max_turns"),
         ('[llm]\ntool_mode = "magic"', "llm.tool_mode: Input should be 'auto'"),
@@ -98,12 +102,19 @@ def test_named_models_stand_beside_the_main_one(home: Path, project: Path) -> No
 
 def test_the_folders_follow_the_xdg_rules_and_one_variable_overrides_them(tmp_path: Path) -> None:
     xdg = config.Folders.of({"HOME": "/home/x", "XDG_DATA_HOME": "/data"})
-    assert (str(xdg.config), str(xdg.data), str(xdg.cache)) == ("/home/x/.config/handloom", "/data/handloom", "/home/x/.cache/handloom")
+    assert (str(xdg.config), str(xdg.data), str(xdg.cache)) == (
+        "/home/x/.config/handloom",
+        "/data/handloom",
+        "/home/x/.cache/handloom",
+    )
     own = config.Folders.of({"HOME": "/home/x", "HANDLOOM_HOME": str(tmp_path)})
     assert {own.config, own.data, own.cache.parent} == {tmp_path.resolve()}
 
 
-@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7_200), ("1d", 86_400), (12.5, 12.5), (None, None)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7_200), ("1d", 86_400), (12.5, 12.5), (None, None)],
+)
 def test_durations(text: str | float | None, expected: float | None) -> None:
     assert config.seconds(text) == expected
 

@@ -154,7 +154,10 @@ class Run:
 
     async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
         """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here. Calls that were left are not run."""
-        left = [ToolReturned(call=call, result=ToolResult(text="not run: the user gave another task", ok=False)) for call in self.memory.pending_calls()]
+        left = [
+            ToolReturned(call=call, result=ToolResult(text="not run: the user gave another task", ok=False))
+            for call in self.memory.pending_calls()
+        ]
         await self.emit(RunResumed(), *left, MessageAdded(message=Message.user(task, origin="task", images=images)))
 
     # What a run knows

@@ -44,7 +44,9 @@ async def work(agent: Agent, task: str = "the task", **options: object) -> tuple
 
 async def test_two_turns_leave_the_memory_that_the_mission_lists() -> None:
     model = ScriptedModel([calls(("add", {"a": 1, "b": 2})), finish("3")])
-    agent = Agent(name="t", prompt=manus.PROMPT, model=model, tools=(add, terminate_tool()), values={"directory": "/work"})
+    agent = Agent(
+        name="t", prompt=manus.PROMPT, model=model, tools=(add, terminate_tool()), values={"directory": "/work"}
+    )
     result, run, _ = await work(agent)
     assert (result.status, result.answer) == ("success", "3")
     kinds = [(message.role, message.origin, bool(message.tool_calls)) for message in run.memory.messages]
@@ -61,8 +63,18 @@ async def test_two_turns_leave_the_memory_that_the_mission_lists() -> None:
 
 
 async def test_the_system_prompt_is_in_every_request_and_never_in_memory() -> None:
-    model = ScriptedModel([*(calls(("add", {"a": n, "b": 1})) for n in range(20)), "done"], profile=Profile(max_context=2_200, max_output=200))
-    big = Agent(name="t", prompt=manus.PROMPT, model=model, tools=(add, terminate_tool()), values={"directory": "/work"}, max_messages=8)
+    model = ScriptedModel(
+        [*(calls(("add", {"a": n, "b": 1})) for n in range(20)), "done"],
+        profile=Profile(max_context=2_200, max_output=200),
+    )
+    big = Agent(
+        name="t",
+        prompt=manus.PROMPT,
+        model=model,
+        tools=(add, terminate_tool()),
+        values={"directory": "/work"},
+        max_messages=8,
+    )
     result, run, events = await work(big)
     assert result.answer == "done"
     assert any(isinstance(event, ContextCompacted) and event.drop_to for event in events)
@@ -79,7 +91,11 @@ async def test_a_plain_answer_ends_the_run() -> None:
 async def test_terminate_with_failure_fails_the_run_and_keeps_the_words() -> None:
     model = ScriptedModel([finish("there is no such file", "failure")])
     result, _, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(terminate_tool(),)))
-    assert (result.status, result.answer, result.reason) == ("failed", "there is no such file", "the agent says it failed")
+    assert (result.status, result.answer, result.reason) == (
+        "failed",
+        "there is no such file",
+        "the agent says it failed",
+    )
 
 
 NATIVE: list[Step] = [
@@ -98,7 +114,9 @@ def structured(step: Step) -> Step:
 async def conversation(steps: list[Step], mode: ToolMode, dialect: Dialect = "calls") -> list[Message]:
     with ScriptedServer(steps) as server:
         model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode=mode, dialect=dialect))
-        _, run, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(add, terminate_tool())), "加一加")
+        _, run, _ = await work(
+            Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(add, terminate_tool())), "加一加"
+        )
         await model.aclose()
     return run.memory.messages
 
@@ -112,7 +130,10 @@ async def test_native_and_structured_mode_leave_the_same_memory() -> None:
 async def test_the_dialect_of_a_family_leaves_the_same_memory_too() -> None:
     single = [step for step in NATIVE if len(step.calls) == 1]  # type: ignore[union-attr]
     single[0] = reply("", calls=[("add", {"a": 1, "b": 2})])
-    spoken = [reply(json.dumps({"name": step.calls[0].name, "arguments": json.loads(step.calls[0].arguments)})) for step in single]  # type: ignore[union-attr]
+    spoken = [
+        reply(json.dumps({"name": step.calls[0].name, "arguments": json.loads(step.calls[0].arguments)}))
+        for step in single
+    ]  # type: ignore[union-attr]
     assert await conversation(single, "native") == await conversation(spoken, "structured", "qwen")
 
 
@@ -144,13 +165,24 @@ class Page:
 
     async def snapshot(self, run: Run) -> Snapshot:
         self.turn += 1
-        names = ("url_placeholder", "tabs_placeholder", "content_above_placeholder", "content_below_placeholder", "results_placeholder")
-        values = {**dict.fromkeys(names, ""), "url_placeholder": f"https://example.com/{self.turn} {{not a placeholder}}"}
+        names = (
+            "url_placeholder",
+            "tabs_placeholder",
+            "content_above_placeholder",
+            "content_below_placeholder",
+            "results_placeholder",
+        )
+        values = {
+            **dict.fromkeys(names, ""),
+            "url_placeholder": f"https://example.com/{self.turn} {{not a placeholder}}",
+        }
         return Snapshot(values=values, images=(ImagePart(data=f"picture{self.turn}"),))
 
 
 async def test_a_state_source_switches_the_browsers_prompt_on_and_off() -> None:
-    model = ScriptedModel([calls(("add", {"a": n, "b": n})) for n in range(3)] + [finish("end")], profile=Profile(vision=True))
+    model = ScriptedModel(
+        [calls(("add", {"a": n, "b": n})) for n in range(3)] + [finish("end")], profile=Profile(vision=True)
+    )
     agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(add, terminate_tool()), sources=(Page(),))
     _, run, _ = await work(agent)
     steps = [message for message in run.memory.messages if message.origin == "next_step"]
@@ -198,14 +230,19 @@ async def test_a_typed_answer_is_checked_and_sent_back_with_the_reason() -> None
 
 
 async def test_a_typed_answer_is_sent_back_twice_at_most() -> None:
-    result, _, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel(["a", "b", "c"]), output=Output.of(Person)))
+    result, _, _ = await work(
+        Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel(["a", "b", "c"]), output=Output.of(Person))
+    )
     assert result.status == "failed"
     assert "3 times" in result.reason
 
 
 async def test_a_typed_answer_through_terminate_is_bound_by_its_schema() -> None:
     output = Output.of({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
-    wrong, right = calls(("terminate", {"status": "success", "answer": {"n": "x"}})), calls(("terminate", {"status": "success", "answer": {"n": 7}}))
+    wrong, right = (
+        calls(("terminate", {"status": "success", "answer": {"n": "x"}})),
+        calls(("terminate", {"status": "success", "answer": {"n": 7}})),
+    )
     model = ScriptedModel([wrong, right])
     agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(terminate_tool(output.schema),), output=output)
     result, _, events = await work(agent)
@@ -221,7 +258,9 @@ async def test_a_context_overflow_shrinks_the_window_and_goes_on_once() -> None:
 
     steps = [calls(("read", {"n": n})) for n in range(6)]
     overflow = ContextOverflowError("too long")
-    model = ScriptedModel([*steps, overflow, "notes of the past", "done"], profile=Profile(max_context=14_000, max_output=1_000))
+    model = ScriptedModel(
+        [*steps, overflow, "notes of the past", "done"], profile=Profile(max_context=14_000, max_output=1_000)
+    )
     result, _, events = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool())))
     assert result.status == "success"
     assert sum(isinstance(event, ContextCompacted) for event in events) >= 1
@@ -248,7 +287,9 @@ async def test_compaction_asks_the_model_for_a_summary_and_a_call_is_no_summary(
         return calls(("read", {"n": 0}))
 
     model = ScriptedModel([answer] * 60, profile=Profile(max_context=3_000, max_output=200))
-    result, run, events = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool())))
+    result, run, events = await work(
+        Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool()))
+    )
     assert result.answer == "end"
     dropped = [event for event in events if isinstance(event, ContextCompacted) and event.summary]
     assert dropped
@@ -263,7 +304,12 @@ async def test_a_shortened_result_can_be_read_again() -> None:
         return "a" * 9_000 + "NEEDLE" + "b" * 9_000
 
     model = ScriptedModel(
-        [calls(("read", {})), *(calls(("add", {"a": n, "b": n})) for n in range(3)), calls(("read_result", {"handle": "call00001", "start": 8_990})), "done"],
+        [
+            calls(("read", {})),
+            *(calls(("add", {"a": n, "b": n})) for n in range(3)),
+            calls(("read_result", {"handle": "call00001", "start": 8_990})),
+            "done",
+        ],
         profile=Profile(max_context=8_000, max_output=500),
     )
     _, run, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, add, terminate_tool())))
@@ -277,7 +323,9 @@ async def test_a_long_result_is_cut_and_kept_whole_in_a_file() -> None:
         """Read."""
         return "x" * 100_000 + "\x1b[31mEND\x00"
 
-    model = ScriptedModel([calls(("read", {})), calls(("read_result", {"handle": "call00001", "start": 99_999})), "done"])
+    model = ScriptedModel(
+        [calls(("read", {})), calls(("read_result", {"handle": "call00001", "start": 99_999})), "done"]
+    )
     _, run, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool())))
     result = run.memory.result("call00001")
     assert result is not None
@@ -292,7 +340,9 @@ async def test_a_tool_that_breaks_is_a_result() -> None:
         """Break."""
         raise KeyError("gone")
 
-    result, run, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel([calls(("broken", {})), "done"]), tools=(broken,)))
+    result, run, _ = await work(
+        Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel([calls(("broken", {})), "done"]), tools=(broken,))
+    )
     assert result.status == "success"
     assert "KeyError" in run.memory.messages[3].text
     assert not run.memory.messages[3].ok
@@ -308,7 +358,9 @@ async def test_five_hundred_turns_with_ten_kilobytes_each_stay_valid_and_small()
         return calls(("read", {"n": len(model.requests)})) if len(model.requests) < 500 else finish("end")
 
     model = ScriptedModel([answer] * 700)
-    result, _, events = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool())), limits=Limits(turns=600))
+    result, _, events = await work(
+        Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool())), limits=Limits(turns=600)
+    )
     assert result.answer == "end"
     for request in model.requests:
         open_calls: list[str] = []

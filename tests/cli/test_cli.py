@@ -148,10 +148,16 @@ def test_a_model_out_of_reach_gives_six_and_the_run_can_go_on(shell: Shell) -> N
         (("run", "x"), {"HANDLOOM_LLM__MODLE": "y"}, "did you mean 'model'"),
         (("resume",), {}, "no run waits"),
         (("runs", "show"), {}, "no runs yet"),
-        (("run", "x", "-m", "gpt-4o"), {"HANDLOOM_LLM__BASE_URL": "https://api.openai.com/v1"}, "needs a key: set OPENAI_API_KEY"),
+        (
+            ("run", "x", "-m", "gpt-4o"),
+            {"HANDLOOM_LLM__BASE_URL": "https://api.openai.com/v1"},
+            "needs a key: set OPENAI_API_KEY",
+        ),
     ],
 )
-def test_a_mistake_of_use_gives_two_and_says_what_to_do(shell: Shell, words: tuple[str, ...], variables: dict[str, str], said: str) -> None:
+def test_a_mistake_of_use_gives_two_and_says_what_to_do(
+    shell: Shell, words: tuple[str, ...], variables: dict[str, str], said: str
+) -> None:
     shell.variables = variables
     done = shell.run(*words)
     assert done.returncode == 2
@@ -189,7 +195,12 @@ def test_the_task_may_come_from_standard_input_and_the_answer_go_to_a_file(shell
 
 
 def test_a_schema_binds_the_answer(shell: Shell) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
     (shell.folder / "schema.json").write_text(json.dumps(schema))
     wrong = reply(calls=[("terminate", {"status": "success", "answer": {"n": "seven"}})])
     right = reply(calls=[("terminate", {"status": "success", "answer": {"n": 7}})])
@@ -197,7 +208,10 @@ def test_a_schema_binds_the_answer(shell: Shell) -> None:
         shell.url = server.base_url
         done = shell.run("run", "seven", "--schema", "schema.json")
     assert json.loads(done.stdout) == {"n": 7}
-    assert server.requests[0].body["tools"][-1]["function"]["parameters"]["properties"]["answer"]["properties"] == schema["properties"]
+    assert (
+        server.requests[0].body["tools"][-1]["function"]["parameters"]["properties"]["answer"]["properties"]
+        == schema["properties"]
+    )
 
 
 def test_a_conversation_goes_on_in_its_folder(shell: Shell) -> None:
@@ -288,7 +302,15 @@ def test_terminating_gives_143_and_suspends(shell: Shell) -> None:
 def test_without_a_model_there_are_three_ways_forward(shell: Shell) -> None:
     blocked = "import sys; sys.modules['xllamacpp'] = None; from handloom.cli import main; sys.argv = ['handloom', 'run', 'x']; main()"
     environment = {**shell.environment(), "HANDLOOM_LLM__MODEL": ""}
-    done = subprocess.run([sys.executable, "-c", blocked], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", blocked],
+        cwd=shell.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert done.returncode == 2
     assert all(f"  {number}. " in done.stderr for number in (1, 2, 3))
 
