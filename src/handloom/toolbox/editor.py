@@ -54,9 +54,12 @@ class EditorCall:
     view_range: list[int] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Edit:
-    """What undoes one edit: the bytes before it (None: there was no file) and the digest of those it wrote."""
+    """What undoes one edit: the bytes before it (None: there was no file) and the digest of those it wrote.
+
+    Two edits of the same content are still two edits.
+    """
 
     name: str
     before: bytes | None

@@ -56,8 +56,8 @@ def part(file: WorkspaceFile, opened: BinaryIO, size: int, wanted: list[int] | N
     opened.seek(0)
     first, last = _range(wanted or [1, PART_LINES], size)
     last = min(last, first + PART_LINES - 1)
-    reader = io.TextIOWrapper(opened, "utf-16" if wide else "utf-8-sig", errors="replace")
-    lines = list(itertools.islice(_bounded_lines(reader), first - 1, last))
+    with io.TextIOWrapper(opened, "utf-16" if wide else "utf-8-sig", errors="replace") as reader:
+        lines = list(itertools.islice(_bounded_lines(reader), first - 1, last))
     if not lines:
         raise ToolError(f"{file} ends before line {first}")
     note = f"\n(lines {first}-{first + len(lines) - 1} of a file of {size:,} bytes; give view_range for others)"
