@@ -16,7 +16,11 @@ from handloom.messages import ToolCall, ToolResult
 from handloom.runs import Run
 from table import middle, show
 
-EVENT = ToolReturned(call=ToolCall(id="call00001", name="tick", arguments={"n": 1}), result=ToolResult(text="a result of some words " * 10), seconds=0.1)
+EVENT = ToolReturned(
+    call=ToolCall(id="call00001", name="tick", arguments={"n": 1}),
+    result=ToolResult(text="a result of some words " * 10),
+    seconds=0.1,
+)
 
 
 def bare(count: int, durability: Durability) -> float:
@@ -55,7 +59,14 @@ def measure(count: int, rounds: int) -> None:
         size = count if durability == "normal" else max(50, count // 20)
         pairs = [(bare(size, durability), asyncio.run(ours(size, durability))) for _ in range(rounds)]
         base, own = (middle([pair[side] for pair in pairs]) for side in (0, 1))
-        rows.append({"durability": durability, "bare us/event": base, "handloom us/event": own, "ratio": middle([b / a for a, b in pairs])})
+        rows.append(
+            {
+                "durability": durability,
+                "bare us/event": base,
+                "handloom us/event": own,
+                "ratio": middle([b / a for a, b in pairs]),
+            }
+        )
     show("Journal: one durable event (stamp, save, fold, publish)", rows)
 
 

@@ -37,7 +37,10 @@ async def page(n: int) -> str:
 def script(turns: int, name: str) -> dict[str, object]:
     """A script for the service: `turns` calls of one tool, then the end, over and over."""
     calls = [{"kind": "reply", "calls": [{"name": name, "arguments": json.dumps({"n": n})}]} for n in range(turns)]
-    end = {"kind": "reply", "calls": [{"name": "terminate", "arguments": json.dumps({"status": "success", "answer": "done"})}]}
+    end = {
+        "kind": "reply",
+        "calls": [{"name": "terminate", "arguments": json.dumps({"status": "success", "answer": "done"})}],
+    }
     return {"steps": [*calls, end], "repeat": True}
 
 
@@ -48,7 +51,9 @@ class Service:
         file = Path(tempfile.mkstemp(suffix=".json")[1])
         file.write_text(json.dumps(script(turns, name)), encoding="utf-8")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "handloom.testing.server", "--port", "0", "--script", str(file)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "handloom.testing.server", "--port", "0", "--script", str(file)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
@@ -69,25 +74,42 @@ async def bare(url: str, turns: int) -> dict[str, float]:
     cpu, wall = time.process_time(), time.perf_counter()
     for n in range(turns + 1):
         body = {"model": "m", "messages": messages, "stream": True, "stream_options": {"include_usage": True}}
-        stream = await client.post("/chat/completions", body=body, cast_to=ChatCompletion, stream=True, stream_cls=AsyncStream[ChatCompletionChunk])
+        stream = await client.post(
+            "/chat/completions",
+            body=body,
+            cast_to=ChatCompletion,
+            stream=True,
+            stream_cls=AsyncStream[ChatCompletionChunk],
+        )
         async for _ in stream:
             pass
         call = {"id": f"call{n:05d}", "type": "function", "function": {"name": "tick", "arguments": f'{{"n": {n}}}'}}
-        messages += [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": f"call{n:05d}", "content": "tock"}]
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call{n:05d}", "content": "tock"},
+        ]
     await client.close()
-    return {"cpu": (time.process_time() - cpu) / (turns + 1) * 1e3, "wall": (time.perf_counter() - wall) / (turns + 1) * 1e3}
+    return {
+        "cpu": (time.process_time() - cpu) / (turns + 1) * 1e3,
+        "wall": (time.perf_counter() - wall) / (turns + 1) * 1e3,
+    }
 
 
 async def ours(url: str, turns: int, used: object) -> dict[str, float]:
     """The general agent with all its tools and a journal on disk."""
     with tempfile.TemporaryDirectory() as folder:
         model = OpenAIModel("m", Endpoint(base_url=url), profile=Profile(tool_mode="native", max_context=32_768))
-        agent = wiring.build_agent(config.load(environment={"HANDLOOM_HOME": folder}), "manus", model, Path(folder), extra=(used,))
+        agent = wiring.build_agent(
+            config.load(environment={"HANDLOOM_HOME": folder}), "manus", model, Path(folder), extra=(used,)
+        )
         store = SqliteStore(Path(folder))
         cpu, wall = time.process_time(), time.perf_counter()
         run = await Run.start("go on", store=store, workspace=Path(folder), limits=Limits(turns=turns + 5))
         result = await run.complete(agent.run)
-        spent = {"cpu": (time.process_time() - cpu) / (turns + 1) * 1e3, "wall": (time.perf_counter() - wall) / (turns + 1) * 1e3}
+        spent = {
+            "cpu": (time.process_time() - cpu) / (turns + 1) * 1e3,
+            "wall": (time.perf_counter() - wall) / (turns + 1) * 1e3,
+        }
         assert result.answer == "done", result
         sent = [event.usage.prompt_tokens for event in store.read(run.id) if isinstance(event, ModelReplied)]
         await model.aclose()
@@ -100,7 +122,10 @@ def measure(turns: int, rounds: int) -> None:
     for name, used in (("tick", tick), ("page", page)):
         service = Service(turns, name)
         try:
-            pairs = [(asyncio.run(bare(service.url, turns)), asyncio.run(ours(service.url, turns, used))) for _ in range(rounds)]
+            pairs = [
+                (asyncio.run(bare(service.url, turns)), asyncio.run(ours(service.url, turns, used)))
+                for _ in range(rounds)
+            ]
         finally:
             service.stop()
         base, own = [middle([pair[side]["cpu"] for pair in pairs]) for side in (0, 1)]

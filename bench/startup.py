@@ -36,7 +36,11 @@ def packages(name: str = "handloom") -> set[str]:
             continue
         found.add(current)
         needs = [Requirement(line) for line in distribution(current).requires or ()]
-        waiting += [need.name.lower().replace("_", "-") for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+        waiting += [
+            need.name.lower().replace("_", "-")
+            for need in needs
+            if need.marker is None or need.marker.evaluate({"extra": ""})
+        ]
     return found
 
 
@@ -44,7 +48,10 @@ def measure(rounds: int) -> None:
     for code in CASES.values():
         child(code)
     seen = [{name: child(code) for name, code in CASES.items()} for _ in range(rounds)]
-    rows = [{"what": name, "cpu s": middle([s[name][0] for s in seen]), "peak MB": middle([s[name][1] for s in seen])} for name in CASES]
+    rows = [
+        {"what": name, "cpu s": middle([s[name][0] for s in seen]), "peak MB": middle([s[name][1] for s in seen])}
+        for name in CASES
+    ]
     show("Start (median of fresh interpreters)", rows)
     print(f"packages of a core install: {len(packages())}: {', '.join(sorted(packages()))}")
 

@@ -22,4 +22,10 @@ def middle(values: Sequence[float]) -> float:
 
 
 def _cell(value: object) -> str:
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return (
+        f"{value:,.3f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(value)
+    )

@@ -4,6 +4,7 @@ Three marks decide the window, and only a `context.compacted` event moves them, 
 (a model's prefix cache keeps working) and a resumed run sees what the first one saw.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from handloom.events import ContextCompacted, Event, MessageAdded, ModelReplied, RunStarted, ToolReturned
-from handloom.messages import Message, TextPart, ToolCall
+from handloom.messages import Message, TextPart, ToolCall, ToolResult
 
 TERMINATE = "terminate"
 SHORT = 300  # characters of an old tool result that stay visible
@@ -21,6 +22,7 @@ FULL, TARGET, FRESH = (
     0.15,
 )  # of the token budget: when to compact, down to what, and how much may be tool results in full
 
+Round = tuple[tuple[str, str, str], ...]  # (tool, arguments, result) of each call of a reply
 Measure = Callable[[Sequence[Message]], int]
 
 
@@ -54,18 +56,17 @@ class Memory:
         self.calls_made = 0
         self._finish = ""
         self._task = -1
+        self._rounds: deque[Round] = deque(maxlen=12)
+        self._returned: dict[str, str] = {}  # results of the round that is under way
         self._anchor: tuple[int, int] | None = None  # (messages, tokens) of the last request and its reply together
 
     def apply(self, event: Event) -> None:
         """Take in what an event says of the conversation; other events change nothing."""
         match event:
             case RunStarted(task=task, images=images):
-                self._task = len(self.messages)
-                self.messages.append(Message.user(task, origin="task", images=images))
+                self._add(Message.user(task, origin="task", images=images))
             case MessageAdded(message=message):
-                if message.origin == "task":
-                    self._task = len(self.messages)
-                self.messages.append(message)
+                self._add(message)
             case ModelReplied(message=message, usage=usage, finish=finish):
                 self.messages.append(message)
                 self.calls_made += len(message.tool_calls)
@@ -73,12 +74,27 @@ class Memory:
                 self._anchor = (len(self.messages), usage.total_tokens) if usage.prompt_tokens else None
             case ToolReturned(call=call, result=result):
                 self.messages.append(Message.tool(call, result))
+                self._count_round(call, result)
             case ContextCompacted():
                 self.shrink_to, self.drop_to, self.keep = event.shrink_to, event.drop_to, event.keep
                 self.summary = event.summary or self.summary
                 self._anchor = None
             case _:
                 pass
+
+    def _add(self, message: Message) -> None:
+        if message.origin == "task":
+            self._task = len(self.messages)
+            self._rounds.clear()
+        self.messages.append(message)
+
+    def _count_round(self, call: ToolCall, result: ToolResult) -> None:
+        """Keep the calls and results of a reply, in the order of its calls, once all have returned."""
+        self._returned[call.id] = result.text
+        asked = next((message.tool_calls for message in reversed(self.messages) if message.role == "assistant"), ())
+        if all(made.id in self._returned for made in asked):
+            self._rounds.append(tuple((made.name, made.arguments_json, self._returned[made.id]) for made in asked))
+            self._returned.clear()
 
     # What the loop asks
 
@@ -116,22 +132,9 @@ class Memory:
         """Whether the last reply ended at the output limit."""
         return self._finish == "length"
 
-    def rounds(self) -> list[tuple[str, ...]]:
-        """The latest rounds of calls with their results, newest last, each as something that can be compared; at most 12."""
-        found: list[tuple[str, ...]] = []
-        outcome: list[str] = []
-        for message in reversed(self.messages[-60:]):
-            if message.role == "tool":
-                outcome.append(message.text)
-            elif message.role == "assistant" and message.tool_calls and len(outcome) == len(message.tool_calls):
-                found.append(
-                    tuple(f"{call.name} {call.arguments_json}" for call in message.tool_calls)
-                    + tuple(reversed(outcome))
-                )
-                outcome = []
-            if len(found) == 12 or message.origin == "task":
-                break
-        return found[::-1]
+    def rounds(self) -> list[Round]:
+        """The latest rounds of calls since the task, newest last, each with its results and so comparable; at most 12."""
+        return list(self._rounds)
 
     def result(self, handle: str) -> Message | None:
         """The complete tool message of a call."""

@@ -1,6 +1,5 @@
 """What a model and its tools say to each other, free of any provider's format."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypeGuard
 
@@ -60,7 +59,7 @@ class ToolCall(Value, frozen=True):
     @property
     def arguments_json(self) -> str:
         """The arguments as the model wrote them, or as canonical JSON."""
-        return self.raw or json.dumps(self.arguments, ensure_ascii=False)
+        return self.raw or msgspec.json.encode(self.arguments).decode()
 
 
 class ToolResult(Value, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from handloom.errors import StuckError
-from handloom.memory import TERMINATE, Memory
+from handloom.memory import TERMINATE, Memory, Round
 from handloom.messages import ToolCall
 
 NOTED, FORCED = 3, 4  # rounds with the same calls and results
@@ -30,7 +30,7 @@ def withheld(memory: Memory) -> set[str]:
     rounds = memory.rounds()
     if repeats(rounds) < FORCED:
         return set()
-    return {call.split(" ", 1)[0] for call in rounds[-1]} - {TERMINATE}
+    return {name for name, _, _ in rounds[-1]} - {TERMINATE}
 
 
 def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
@@ -39,11 +39,11 @@ def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
         return
     rounds = memory.rounds()
     raise StuckError(
-        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(rounds[-1])[:300]}"
+        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(f'{name} {arguments} gave {result}' for name, arguments, result in rounds[-1])[:300]}"
     )
 
 
-def repeats(rounds: Sequence[tuple[str, ...]]) -> int:
+def repeats(rounds: Sequence[Round]) -> int:
     """How often the latest round, or the latest pair or triple of rounds, has come in a row."""
     best = 1 if rounds else 0
     for period in (1, 2, 3):

@@ -57,7 +57,7 @@ def sent_arguments(call: ToolCall) -> str:
     """The arguments as valid JSON: services refuse a conversation that holds a broken call, even the model's own."""
     if call.error:
         return json.dumps({"unreadable": call.raw[:200]}, ensure_ascii=False)
-    return json.dumps(call.arguments, ensure_ascii=False)
+    return call.arguments_json
 
 
 def _assistant(message: Message, profile: Profile) -> Json:

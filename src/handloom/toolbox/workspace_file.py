@@ -12,6 +12,7 @@ from typing import BinaryIO, Self
 
 from handloom.errors import ToolError
 
+PATH_CHARS = 1_000
 _ELSEWHERE = re.compile(r"~|[A-Za-z]:[\\/]|[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -35,6 +36,8 @@ class WorkspaceFile:
         """Raises: ToolError for a path that leads out of the workspace or cannot be a path."""
         if _CONTROL.search(path):
             raise ToolError(f"the path {path!r} holds control characters")
+        if len(path) > PATH_CHARS:
+            raise ToolError(f"the path has {len(path):,} characters; the limit is {PATH_CHARS:,}")
         outside = ToolError(f"{path} is outside the workspace {workspace}; give a path relative to it")
         if _ELSEWHERE.match(path):
             raise outside
@@ -65,9 +68,12 @@ class WorkspaceFile:
         """Raises: ToolError for what is not a regular file, OSError."""
         with self._folder() as folder:
             descriptor = os.open(self.name, _READ, dir_fd=folder)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        try:
             self._require_regular(os.fstat(descriptor))
-            yield file
+            with open(descriptor, "rb", closefd=False) as file:
+                yield file
+        finally:
+            os.close(descriptor)
 
     def write(self, data: bytes) -> None:
         """Put the bytes there at once or not at all; mode and owner stay, missing folders are made.
