@@ -1,8 +1,28 @@
 """What all tests share."""
 
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from handloom.llm.local import LocalServer, installed, locate
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+# The embedded model, for tests marked `model`.
+
+
+@pytest.fixture(scope="session")
+def local_server() -> Iterator[LocalServer]:
+    """The bundled model, once for all tests; its file is kept between runs."""
+    if not installed():
+        pytest.skip("the extra `local` is not installed")
+    path = locate("local", Path(tempfile.gettempdir()) / "handloom-tests")
+    with asyncio.run(LocalServer.start(path, n_ctx=8_192)) as server:
+        yield server

@@ -118,7 +118,7 @@ async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progres
     path = await asyncio.to_thread(local.locate, spec, loaded.folders.cache, progress)
     profile = _profile(loaded, section, path.stem, profile_for(path.stem))
     server = await local.shared(path, n_ctx=profile.max_context)
-    return OpenAIModel(path.stem, Endpoint(base_url=server.base_url, idle=section.idle_timeout), profile=profile)
+    return OpenAIModel(path.stem, Endpoint(base_url=server.base_url, api_key=server.api_key, idle=section.idle_timeout), profile=profile)
 
 
 def _profile(loaded: Loaded, section: ModelSettings, name: str, known: Profile) -> Profile:

@@ -109,6 +109,14 @@ class TestWhatIsShown:
         assert result.text.endswith("last")
         assert "left out" in result.text
 
+    async def test_one_long_line_is_cut_too(self, python: Python):
+        result = await python("print('a' + 'x' * 3_000_000 + 'z')")
+        assert len(result.text) <= 32_000
+        assert result.text[0] + result.text[-1] == "az"
+
+    async def test_an_unfinished_control_sequence_hides_only_output(self, python: Python):
+        assert (await python("print('\\x1b]0;title')\n6 * 7")).text == "42"
+
     async def test_control_sequences_are_removed(self, python: Python):
         assert (await python(r"print('\x1b[31mred\x1b[0m \u202eabc')")).text == "red abc"
 

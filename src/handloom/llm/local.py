@@ -1,8 +1,10 @@
 """The embedded model: a file for a name such as `local`, and llama.cpp serving it on loopback.
 
-path = locate("local", cache)
-server = await shared(path)
-AsyncOpenAI(base_url=server.base_url, api_key=server.api_key)
+    path = locate("local", cache)
+    server = await shared(path)
+    client = AsyncOpenAI(base_url=server.base_url, api_key=server.api_key)
+
+The process is `handloom.llm.llamacpp`, the bundled file comes from `handloom.llm.weights`.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ CONTEXT = 32_768
 _START_SECONDS = 300.0
 # How long OpenMP's threads spin at a barrier. With the default of 300,000 rounds a second busy program took the rate from 25 to 1 token/s; with this, to 13.
 _SPIN = "1000"
+_MODULE = ("-P", "-m", "handloom.llm.llamacpp")  # -P: a module of the working directory must not pass for one of ours
 
 
 def installed(weights: Weights = BUNDLED) -> bool:
@@ -140,7 +143,7 @@ class LocalServer:
             if self._started is None:
                 self._started = self._hear()
         if self._started.error:
-            raise ConfigError(f"llama.cpp cannot load {self.path}: {self._started.error} {self._last_words()}")
+            raise ConfigError(f"llama.cpp cannot load {self.path}: {self._said() or self._started.error}")
 
     def _hear(self) -> Started:
         if not select.select([self._answers], [], [], _START_SECONDS)[0]:
@@ -150,19 +153,13 @@ class LocalServer:
         line = self._answers.readline()
         if not line:
             raise ModelUnavailableError(
-                f"llama.cpp ended with {self._process.wait()} while loading {self.path}. {self._last_words()}"
+                f"llama.cpp ended with {self._process.wait()} while loading {self.path}: {self._said() or 'a smaller n_ctx needs less memory'}"
             )
         return msgspec.json.decode(line, type=Started)
 
-    def _last_words(self) -> str:
-        """The end of what the process printed, which is nothing unless it crashed."""
-        length = os.fstat(self._log.fileno()).st_size
-        said = os.pread(self._log.fileno(), 2_000, max(0, length - 2_000)).decode(errors="replace").strip()
-        return (
-            f"It said: {said}"
-            if said
-            else "It said nothing; if the memory does not suffice, a smaller n_ctx needs less."
-        )
+    def _said(self) -> str:
+        """How the process's own words begin; there are none unless something went wrong."""
+        return os.pread(self._log.fileno(), 500, 0).decode(errors="replace").strip()
 
 
 _SHARED: dict[tuple[Path, int, int], LocalServer] = {}
@@ -180,7 +177,10 @@ def _shared(path: Path, n_ctx: int, n_parallel: int) -> LocalServer:
     key = (path.resolve(), n_ctx, n_parallel)
     with _SHARING:
         server = _SHARED.get(key)
-        if server is None or not server.alive:
+        if server is not None and not server.alive:
+            server.close()
+            server = None
+        if server is None:
             server = _SHARED[key] = LocalServer(path, n_ctx=n_ctx, n_parallel=n_parallel)
     return server
 
@@ -195,13 +195,8 @@ def close_shared() -> None:
 
 def _spawn(log: int) -> subprocess.Popen[bytes]:
     """The process, in a session of its own, so that Ctrl-C reaches only us."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "handloom.llm.llamacpp",
-        ],  # -P: a module of the working directory is not to be taken for one of ours
+    return subprocess.Popen(  # noqa: S603  # our own interpreter and module
+        [sys.executable, *_MODULE],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -260,7 +260,10 @@ class Printed:
 
 
 async def _spawn(workspace: Path, memory_mb: int, control: int, output: int) -> Process:
-    """The process leads a session of its own, so that it can be killed with all that it started."""
+    """The process leads a session of its own, so that it can be killed with all that it started.
+
+    Linux sends the death signal of the child when the thread that made it ends: make it in the loop's thread.
+    """
     try:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", str(WORKER), str(control), str(memory_mb << 20), str(workspace)),
