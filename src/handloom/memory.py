@@ -22,7 +22,7 @@ FULL, TARGET, FRESH = (
     0.15,
 )  # of the token budget: when to compact, down to what, and how much may be tool results in full
 
-Round = tuple[tuple[str, str, str], ...]  # (tool, arguments, result) of each call of a reply
+Round = tuple[tuple[str, str, str, bool], ...]  # (tool, arguments, result, ok) of each call of a reply
 Measure = Callable[[Sequence[Message]], int]
 
 
@@ -57,7 +57,7 @@ class Memory:
         self._finish = ""
         self._task = -1
         self._rounds: deque[Round] = deque(maxlen=12)
-        self._returned: dict[str, str] = {}  # results of the round that is under way
+        self._returned: dict[str, ToolResult] = {}  # results of the round that is under way
         self._anchor: tuple[int, int] | None = None  # (messages, tokens) of the last request and its reply together
 
     def apply(self, event: Event) -> None:
@@ -90,10 +90,13 @@ class Memory:
 
     def _count_round(self, call: ToolCall, result: ToolResult) -> None:
         """Keep the calls and results of a reply, in the order of its calls, once all have returned."""
-        self._returned[call.id] = result.text
+        self._returned[call.id] = result
         asked = next((message.tool_calls for message in reversed(self.messages) if message.role == "assistant"), ())
         if all(made.id in self._returned for made in asked):
-            self._rounds.append(tuple((made.name, made.arguments_json, self._returned[made.id]) for made in asked))
+            returned = [(made, self._returned[made.id]) for made in asked]
+            self._rounds.append(
+                tuple((made.name, made.arguments_json, result.text, result.ok) for made, result in returned)
+            )
             self._returned.clear()
 
     # What the loop asks
@@ -144,6 +147,10 @@ class Memory:
     def task(self) -> Message | None:
         """The newest task: the one message that no window loses."""
         return self.messages[self._task] if self._task >= 0 else None
+
+    def since_task(self) -> list[Message]:
+        """The messages after the newest task."""
+        return self.messages[self._task + 1 :]
 
     # What the model is shown
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeGuard
 import msgspec
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["", "task", "next_step", "note", "rejected", "summary"]
+Origin = Literal["", "task", "next_step", "note", "rejected", "challenged", "summary"]
 Json = dict[str, Any]
 
 
@@ -75,11 +75,15 @@ class ToolResult(Value, frozen=True):
 
 
 class ToolSpec(Value, frozen=True):
-    """A tool as the model sees it; `parameters` is a JSON Schema of type object."""
+    """A tool as the model sees it; `parameters` is a JSON Schema of type object.
+
+    `variants`, for a tool with actions, are narrower schemas of which arguments fit one: decoders are bound to them where they can be.
+    """
 
     name: str
     description: str
     parameters: Json
+    variants: tuple[Json, ...] = ()
 
 
 class Usage(Value, frozen=True):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
+REPEAT_PENALTY = 1.05  # without one a small model at temperature 0 writes the same import line until its limit
 NO_MODEL = """no model is set. Three ways forward:
   1. embedded, no key, no network:  pip install 'handloom[local]'
   2. a hosted model:                handloom run -m gpt-4o-mini "..."   with OPENAI_API_KEY set
@@ -118,7 +119,13 @@ async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progres
     path = await asyncio.to_thread(local.locate, spec, loaded.folders.cache, progress)
     profile = _profile(loaded, section, path.stem, profile_for(path.stem))
     server = await local.shared(path, n_ctx=profile.max_context)
-    return OpenAIModel(path.stem, Endpoint(base_url=server.base_url, api_key=server.api_key, idle=section.idle_timeout), profile=profile)
+    endpoint = Endpoint(
+        base_url=server.base_url,
+        api_key=server.api_key,
+        idle=section.idle_timeout,
+        extra_body={"repeat_penalty": REPEAT_PENALTY, **section.extra_body},
+    )
+    return OpenAIModel(path.stem, endpoint, profile=profile)
 
 
 def _profile(loaded: Loaded, section: ModelSettings, name: str, known: Profile) -> Profile:
@@ -187,6 +194,8 @@ def build_agent(
     known = known_tools(output)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
+    if not (changes and changes.tools) and not model.profile.asks:
+        names = tuple(tool for tool in names if tool != "ask_human")
     chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
     return Agent(
         name=name,

@@ -30,7 +30,7 @@ def withheld(memory: Memory) -> set[str]:
     rounds = memory.rounds()
     if repeats(rounds) < FORCED:
         return set()
-    return {name for name, _, _ in rounds[-1]} - {TERMINATE}
+    return {name for name, *_ in rounds[-1]} - {TERMINATE}
 
 
 def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
@@ -39,8 +39,20 @@ def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
         return
     rounds = memory.rounds()
     raise StuckError(
-        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(f'{name} {arguments} gave {result}' for name, arguments, result in rounds[-1])[:300]}"
+        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(f'{name} {arguments} gave {result}' for name, arguments, result, _ in rounds[-1])[:300]}"
     )
+
+
+def temperature(memory: Memory) -> float | None:
+    """Chance for a model that goes in circles: the more often it repeated itself or failed in a row, the more; None while it does well."""
+    rounds = memory.rounds()
+    failures = 0
+    for made in reversed(rounds):
+        if all(ok for *_, ok in made):
+            break
+        failures += 1
+    circles = max(repeats(rounds), failures) - 1
+    return min(1.0, 0.2 + 0.3 * circles) if circles > 0 else None
 
 
 def repeats(rounds: Sequence[Round]) -> int:
@@ -68,12 +80,26 @@ def silences(memory: Memory) -> int:
     return count
 
 
+def challenge(memory: Memory, most: int) -> str:
+    """A word to a model that wants to end right after a call that failed, at most `most` times a task; else nothing."""
+    since = memory.since_task()
+    ended = next((place for place in range(len(since) - 1, -1, -1) if since[place].role == "assistant"), 0)
+    before = next((message for message in reversed(since[:ended]) if message.role != "user"), None)
+    if (
+        before is None
+        or before.role != "tool"
+        or before.ok
+        or sum(message.origin == "challenged" for message in since) >= most
+    ):
+        return ""
+    return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{before.text[-300:]}"
+
+
 def check_rejections(memory: Memory, problem: str) -> None:
     """Raises: StuckError when the answer has been sent back often enough."""
-    count = 0
-    for message in reversed(memory.messages):
-        if message.origin == "task":
-            break
-        count += message.origin == "rejected" or (message.name == TERMINATE and not message.ok)
+    count = sum(
+        message.origin == "rejected" or (message.name == TERMINATE and not message.ok)
+        for message in memory.since_task()
+    )
     if count >= REJECTED:
         raise StuckError(f"the answer did not have the form asked for, {count + 1} times: {problem}")

@@ -13,7 +13,7 @@ from handloom.agents import advice, context
 from handloom.agents.calls import MOST_CALLS, run_calls
 from handloom.agents.output import Output
 from handloom.agents.recall import read_result
-from handloom.agents.sources import Snapshot, StateSource
+from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles
 from handloom.errors import ContextOverflowError
 from handloom.events import ModelReplied
 from handloom.llm.model import Model, Request
@@ -22,6 +22,9 @@ from handloom.messages import Message, ToolCall
 from handloom.prompts import PromptTemplate, render
 from handloom.runs import Run
 from handloom.tools import Tool, Toolset
+
+
+REMINDER = 300  # characters of the task that a next-step prompt may repeat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Agent:
     model: Model
     tools: tuple[Tool | Toolset, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict[str, str])
-    sources: tuple[StateSource, ...] = ()
+    sources: tuple[StateSource, ...] = (WorkspaceFiles(),)
     output: Output | None = None
     max_messages: int = 100
     next_step_history: Literal["newest", "all"] = "newest"
@@ -53,6 +56,9 @@ class Agent:
     async def answer(self, run: Run) -> Answer | None:
         """The answer in memory, once it has the form that was asked for."""
         answer = run.memory.answer()
+        if answer is not None and (doubt := advice.challenge(run.memory, self.model.profile.challenges)):
+            await run.add(Message.user(doubt, origin="challenged"))
+            return None
         if answer is None or self.output is None or answer.status == "failure":
             return answer
         problem = self.output.problem(answer.text)
@@ -71,10 +77,16 @@ class Agent:
         """Show the model what there is now, and take in its reply."""
         await self._prepare(run)
         tools = await self.toolbox(run)
-        offered = tuple(tool.spec for tool in tools.values() if tool.name not in advice.withheld(run.memory))
+        offered = tuple(tool.spec for tool in tools.values())
         system = render(self.prompt.system, self.values)
         schema = self.output.schema if self.output and not offered else None
-        request = Request(system=system, tools=offered, schema=schema)
+        request = Request(
+            system=system,
+            tools=offered,
+            withheld=frozenset(advice.withheld(run.memory)),
+            schema=schema,
+            temperature=advice.temperature(run.memory),
+        )
         await context.fit(run, self.model, request, self.max_messages)
         try:
             reply = await self._ask(run, request)
@@ -113,7 +125,7 @@ class Agent:
         )
         if template:
             snapshot = await self._snapshot(run)
-            text = render(template, {**self.values, **snapshot.values})
+            text = render(template, {**self.values, "task": _brief_task(memory.task), **snapshot.values})
             await run.add(
                 Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ())
             )
@@ -139,6 +151,12 @@ class Agent:
             finish=reply.finish,
             seconds=reply.seconds,
         )
+
+
+def _brief_task(task: Message | None) -> str:
+    """The task as a reminder at the end of a request, where small models look."""
+    text = " ".join(task.text.split()) if task else ""
+    return text if len(text) <= REMINDER else f"{text[: REMINDER - 4]} ..."
 
 
 def _numbered(message: Message, made: int) -> Message:

@@ -15,15 +15,22 @@ Emit = Callable[[Event], Awaitable[object]]
 class Request:
     """One request in neutral terms. The system prompt always comes first; `messages` never hold one.
 
+    `withheld` names tools that the model must not call this time; they stay in a prompt that lists them, for the sake of its prefix cache.
     `schema` asks for a reply that is JSON of this JSON Schema; it is not combined with tools.
     """
 
     system: str = ""
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    withheld: frozenset[str] = frozenset()
     schema: Json | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+
+    @property
+    def allowed(self) -> tuple[ToolSpec, ...]:
+        """The tools that may be called this time; all of them where nothing else would be left."""
+        return tuple(tool for tool in self.tools if tool.name not in self.withheld) or self.tools
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,13 +127,13 @@ class OpenAIModel:
         body: Json = {"model": self.name}
         if request.tools and self._mode == "structured":
             body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
-            body["response_format"] = _json_schema("call", structured.reply_schema(request.tools, profile.dialect))
+            body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
         elif request.tools and self._mode == "text":
             body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
         else:
             body["messages"] = wire.format_messages(request.system, request.messages, profile)
             if request.tools:
-                body["tools"] = wire.format_tools(request.tools)
+                body["tools"] = wire.format_tools(request.allowed)
             elif request.schema is not None and profile.json_schema:
                 body["response_format"] = _json_schema("answer", request.schema)
         body[profile.max_tokens_name] = request.max_tokens or profile.max_output

@@ -26,7 +26,8 @@ class Profile:
     """What a model can do.
 
     `max_context` and `max_output` are tokens; `dialect` is the form of structured mode; `temperature` is None where the service refuses the field;
-    `max_tokens_name` is the field's name in the request; `sends_reasoning_back` is for services that want `reasoning_content` returned.
+    `max_tokens_name` is the field's name in the request; `challenges` is how often the model is asked to try again when it ends right after a failed call,
+    which small models do at once; `asks` is whether it may be given `ask_human`, which small models call instead of acting; `sends_reasoning_back` is for services that want `reasoning_content` returned.
     """
 
     tool_mode: ToolMode = "auto"
@@ -38,6 +39,8 @@ class Profile:
     max_output: int = 4_096
     max_tokens_name: str = "max_tokens"
     temperature: float | None = 0.0
+    challenges: int = 0
+    asks: bool = True
     sends_reasoning_back: bool = False
     price: Price | None = None
 
@@ -46,7 +49,7 @@ _OPENAI = Profile(
     tool_mode="native", vision=True, max_context=128_000, max_output=16_000, max_tokens_name="max_completion_tokens"
 )
 _REASONING = replace(_OPENAI, temperature=None, max_context=200_000, max_output=32_000)
-_SMALL = Profile(tool_mode="structured", dialect="qwen", max_output=1_024)
+_SMALL = Profile(tool_mode="structured", dialect="qwen", max_output=1_024, challenges=3, asks=False)
 
 # (pattern on the lower-case name, profile). Prices are the public list prices of November 2026 where known; config can extend them.
 _TABLE: tuple[tuple[str, Profile], ...] = (

@@ -6,6 +6,7 @@ Memory is the same as in native mode; only the form on the wire differs. The `qw
 """
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ FORMS: dict[Dialect, Form] = {
         rules='Reply with one JSON object: {"thought": why, in one short sentence, "calls": [{"name": tool, "arguments": {...}}, ...]}.',
     ),
     "qwen": Form(
-        thought=False,
+        thought=bool(os.environ.get("HL_THOUGHT")),
         several=False,
         result="<tool_response>\n{text}\n</tool_response>",
         rules='Reply with one JSON object that calls one function: {"name": function name, "arguments": {...}}.',
@@ -55,8 +56,9 @@ def reply_schema(tools: Sequence[ToolSpec], dialect: Dialect) -> Json:
     """The JSON Schema of a reply: a union of the tools, each with its own arguments."""
     form = FORMS[dialect]
     members: list[Json] = [
-        _object({"name": {"const": tool.name}, "arguments": _closed(tool.parameters)}, ["name", "arguments"])
+        _object({"name": {"const": tool.name}, "arguments": _closed(arguments)}, ["name", "arguments"])
         for tool in tools
+        for arguments in tool.variants or (tool.parameters,)
     ]
     union: Json = members[0] if len(members) == 1 else {"anyOf": members}
     if form.several:

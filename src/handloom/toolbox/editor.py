@@ -20,11 +20,22 @@ EDIT_BYTES = 10_000_000
 HISTORY_BYTES = 64_000_000
 SHOWN_PLACES = 10
 NEAR_LINES = 3
+SHOWN_LINES = 5
 AROUND = 3
 _NUMBERED = re.compile(r"\s*\d+\t(.*)")
 
 
-@tool(name="str_replace_editor", effects={"write_workspace"})
+@tool(
+    name="str_replace_editor",
+    effects={"write_workspace"},
+    actions={
+        "view": "path view_range?",
+        "create": "path file_text",
+        "str_replace": "path old_str new_str",
+        "insert": "path insert_line new_str",
+        "undo_edit": "path",
+    },
+)
 async def str_replace_editor(
     command: Command,
     path: str,
@@ -86,7 +97,9 @@ class Editor:
         try:
             return self._run(file, call)
         except FileNotFoundError:
-            raise ToolError(f"there is no {file} in the workspace; view `.` to see what there is") from None
+            raise ToolError(
+                f"there is no {file} in the workspace; to make it use command create with file_text, to see what there is view `.`"
+            ) from None
         except OSError as error:
             raise ToolError(f"{file}: {error.strerror or error}") from None
 
@@ -123,7 +136,13 @@ class Editor:
         before = _read(file) if file.exists() else None
         self._save(file, before, Text(content))
         done = "created" if before is None else "replaced the file"
-        return f"{done} {file} ({len(Text(content).lines)} lines)"
+        lines = Text(content).lines
+        shown = "\n".join(lines[:SHOWN_LINES])
+        return (
+            f"{done} {file}, {len(lines)} lines:\n{shown}"
+            if len(lines) <= SHOWN_LINES
+            else f"{done} {file}, {len(lines)} lines"
+        )
 
     def _replace(self, file: WorkspaceFile, old: str, new: str) -> str:
         old, new = plain(old), plain(new)

@@ -91,8 +91,8 @@ def numbered(lines: Iterable[str], first: int) -> str:
 
 def _range(wanted: list[int], total: int) -> tuple[int, int]:
     match wanted:
-        case [first, last] if 1 <= first <= total and (last == -1 or last >= first):
-            return first, total if last == -1 else min(last, total)
+        case [first, last] if first <= total and (last in (-1, 0) or last >= first):
+            return max(1, first), total if last in (-1, 0) else min(last, total)
         case _:
             raise ToolError(f"view_range {wanted}: give [first, last] with lines from 1 to {total}; -1 is the end")
 

@@ -190,9 +190,26 @@ def shown(value: object) -> str:
 def explained(error: BaseException, name: str, workspace: str) -> str:
     """The traceback with the frames of the code and of files in the workspace; libraries and this program are left out."""
     try:
-        return bounded(_report(error, name, workspace).rstrip(), ERROR_CHARS)
+        return bounded(_report(error, name, workspace).rstrip() + _hint(error), ERROR_CHARS)
     except Exception:  # noqa: BLE001 - no memory, or an exception type that defends itself
         return f"{type(error).__name__} (its traceback cannot be shown)"
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about the mistakes that small models make most and mend least."""
+    match error:
+        case ModuleNotFoundError():
+            return "\nIt is not installed: do it with the standard library (csv, json, re, statistics, sqlite3, pathlib, ...)."
+        case SyntaxError(text=str(text)) if "; " in text or ": " in text:
+            return "\nWrite each statement on a line of its own, with real line breaks and indentation."
+        case NameError(name=str(name)) if name in sys.stdlib_module_names:
+            return f"\nWrite `import {name}` first."
+        case NameError():
+            return "\nNo code has set it. What another tool showed is not in Python: read the file, or define it first."
+        case FileNotFoundError():
+            return f"\nFiles here: {', '.join(sorted(os.listdir('.'))[:20]) or 'none'}"
+        case _:
+            return ""
 
 
 def _report(error: BaseException, name: str, workspace: str) -> str:

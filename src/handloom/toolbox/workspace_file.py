@@ -140,7 +140,9 @@ class WorkspaceFile:
 
     def _require_regular(self, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
-            raise ToolError(f"{self} is a folder")
+            raise ToolError(
+                f"{self} is a folder, and only text files are edited here; to move, rename or delete files run Python"
+            )
         if not stat.S_ISREG(found.st_mode):
             raise ToolError(f"{self} is not a regular file")
 

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,20 @@ def slim(schema: Any) -> Any:
         del out["anyOf"]
         out |= branches[0]
     return out
+
+
+def variants(parameters: Json, actions: Mapping[str, str]) -> tuple[Json, ...]:
+    """A closed schema for each action: its name as a constant of the first parameter, then its own parameters, `?` behind the optional ones."""
+    properties: Json = parameters["properties"]
+    found: list[Json] = []
+    for action, words in actions.items():
+        selector, names = next(iter(properties)), words.replace("?", "").split()
+        required = [name for name, word in zip(names, words.split(), strict=True) if not word.endswith("?")]
+        own: Json = {selector: {"const": action}, **{name: properties[name] for name in names}}
+        found.append(
+            {"type": "object", "properties": own, "required": [selector, *required], "additionalProperties": False}
+        )
+    return tuple(found)
 
 
 def explain(errors: list[Any], parameters: Json) -> str:

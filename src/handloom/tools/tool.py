@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -66,11 +66,14 @@ class Tool:
     repeatable: bool = False
     parallel: bool = False
     context_name: str = ""
+    variants: tuple[Json, ...] = ()
     check: Callable[[Json], Json] = field(default=lambda arguments: arguments, repr=False)
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+        return ToolSpec(
+            name=self.name, description=self.description, parameters=self.parameters, variants=self.variants
+        )
 
     async def run(self, arguments: Json, context: ToolContext) -> ToolResult:
         """Check the arguments and call. Raises: ToolError for wrong arguments, and whatever the tool raises."""
@@ -111,6 +114,7 @@ def tool(
     effects: frozenset[Effect] | set[Effect] = ...,
     repeatable: bool = False,
     parallel: bool = False,
+    actions: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -122,10 +126,12 @@ def tool(
     effects: frozenset[Effect] | set[Effect] = frozenset({"external"}),
     repeatable: bool = False,
     parallel: bool = False,
+    actions: Mapping[str, str] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a function, sync or async: its signature is the schema, its docstring the description.
 
     A parameter annotated `ToolContext` is filled by handloom and hidden from the model. A sync function runs in a thread.
+    `actions`, for a tool whose first parameter chooses what it does, names the other parameters of each: `{"view": "path range?", "create": "path text"}`.
     Raises: TypeError when a parameter has no annotation.
     """
 
@@ -140,6 +146,7 @@ def tool(
             repeatable=repeatable,
             parallel=parallel,
             context_name=shape.context_name,
+            variants=schema.variants(shape.parameters, actions or {}),
             check=shape.check,
         )
 
