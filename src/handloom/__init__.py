@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from handloom.agents import Agent, Output
-    from handloom.errors import HandloomError
+    from handloom.errors import HandloomError, ToolError
     from handloom.events import Event
     from handloom.journal import Journal, MemoryStore, Store
     from handloom.llm.model import Model
@@ -38,6 +38,7 @@ __all__ = [
     "Store",
     "Tool",
     "ToolContext",
+    "ToolError",
     "Toolset",
     "resume",
     "run",
@@ -62,6 +63,7 @@ _HOMES = {
     "Store": "journal",
     "Tool": "tools",
     "ToolContext": "tools",
+    "ToolError": "errors",
     "Toolset": "tools",
     "resume": "wiring",
     "run": "wiring",

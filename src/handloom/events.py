@@ -139,7 +139,7 @@ class ArtifactAdded(Envelope, frozen=True, tag="artifact.added"):
 
 
 class WarningRaised(Envelope, frozen=True, tag="warning.raised"):
-    """`topic` is a stable word (`limit`, `repetition`, `model`) and `text` is for people."""
+    """`topic` is a stable word (`model`, `limit:turns`, `limit:cost`, ...) and `text` is for people."""
 
     topic: str
     text: str

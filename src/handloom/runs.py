@@ -35,6 +35,7 @@ from handloom.state import Question, State
 
 log = logging.getLogger(__name__)
 
+LEFT = "not done: another task was given"
 Reader = Callable[[Event], None]
 Asker = Callable[[Question], Awaitable[str | None]]
 T = TypeVar("T")
@@ -91,6 +92,7 @@ class _Core:
     limits: Limits
     clock: Callable[[], float]
     asker: Asker | None
+    fresh: bool  # nothing was done since the newest task was given
     readers: list[Reader] = field(default_factory=list[Reader])
     resources: dict[type, Closeable] = field(default_factory=dict[type, Closeable])
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,7 +125,7 @@ class Run:
     ) -> "Run":
         """A new run with its task in memory. `asker` answers questions while the run waits; without one it suspends."""
         journal = store.create(new_run_id())
-        core = _Core(journal, State(), workspace, limits or Limits(), clock, asker, list(readers))
+        core = _Core(journal, State(), workspace, limits or Limits(), clock, asker, fresh=True, readers=list(readers))
         run = cls(core)
         await run.emit(
             RunStarted(task=task, images=images, workspace=str(workspace), settings=settings or {}, version=version)
@@ -150,15 +152,37 @@ class Run:
         except BaseException:
             await journal.aclose()
             raise
-        return cls(_Core(journal, state, Path(state.workspace), limits or Limits(), clock, asker, list(readers)))
+        return cls(
+            _Core(
+                journal,
+                state,
+                Path(state.workspace),
+                limits or Limits(),
+                clock,
+                asker,
+                fresh=False,
+                readers=list(readers),
+            )
+        )
 
     async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
-        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here. Calls that were left are not run."""
-        left = [
-            ToolReturned(call=call, result=ToolResult(text="not run: the user gave another task", ok=False))
-            for call in self.memory.pending_calls()
-        ]
-        await self.emit(RunResumed(), *left, MessageAdded(message=Message.user(task, origin="task", images=images)))
+        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here.
+
+        Questions and calls that were left are closed: nobody waits for them any more.
+        """
+        await self.emit(RunResumed())
+        for question in self.state.open_questions():
+            await self.emit(QuestionAnswered(id=question.id, answer=LEFT))
+        spans = {span.rpartition("call-")[2]: span for span in self.state.open_calls}
+        for call in self.memory.pending_calls():
+            span = Run(self._core, spans.get(call.id, self.span))
+            await span.emit(ToolReturned(call=call, result=ToolResult(text=LEFT, ok=False)))
+        scope = agent_scope(self.span)
+        if scope in self.state.open_turns:
+            number = self.state.turn[scope]
+            await self.child(f"turn-{number}").emit(TurnEnded(turn=number))
+        await self.add(Message.user(task, origin="task", images=images))
+        self._core.fresh = True
 
     # What a run knows
 
@@ -339,8 +363,9 @@ class Run:
         try:
             if self.state.status in ("success", "failed"):
                 return self.result()
-            if (self.state.seq > 1 and self.state.status != "running") or self.state.turns:
+            if not self._core.fresh:
                 await self.emit(RunResumed())
+            self._core.fresh = False
             await self._record(work)
             return self.result()
         finally:

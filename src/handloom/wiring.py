@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 REPEAT_PENALTY = 1.05  # without one a small model at temperature 0 writes the same import line until its limit
+EMBEDDED = "embedded"
 NO_MODEL = """no model is set. Three ways forward:
   1. embedded, no key, no network:  pip install 'handloom[local]'
   2. a hosted model:                handloom run -m gpt-4o-mini "..."   with OPENAI_API_KEY set
@@ -79,23 +80,39 @@ async def open_model(loaded: Loaded, spec: str = "", progress: Progress | None =
 
     Raises: ConfigError when there is none, or its parts are missing.
     """
+    section = _section(loaded, spec)
+    first = await _open_named(loaded, spec, progress)
+    if not section.fallback:
+        return first
+    return FallbackModel([first, *[await _open_named(loaded, other, progress) for other in section.fallback]])
+
+
+def _section(loaded: Loaded, spec: str) -> ModelSettings:
+    """The settings of a model; those of `[llm]` describe a service and are not for an embedded model that is named instead of it."""
     llm = loaded.settings.llm
-    section: ModelSettings = llm.named.get(spec, llm)
-    name = section.model if spec in llm.named or not spec else spec
+    if spec in llm.named:
+        return llm.named[spec]
+    return ModelSettings() if _is_local(spec) and not _is_local(llm.model) else llm
+
+
+def _is_local(name: str) -> bool:
+    return name == "local" or name.startswith("local:")
+
+
+async def _open_named(loaded: Loaded, spec: str, progress: Progress | None) -> Model:
+    section = _section(loaded, spec)
+    name = section.model if spec in loaded.settings.llm.named or not spec else spec
     if not name:
         from handloom.llm import local
 
         if not local.installed():
             raise ConfigError(NO_MODEL)
         name = "local"
-    first = await _open(loaded, section, name, progress)
-    if not section.fallback:
-        return first
-    return FallbackModel([first, *[await open_model(loaded, other, progress) for other in section.fallback]])
+    return await _open(loaded, section, name, progress)
 
 
 async def _open(loaded: Loaded, section: ModelSettings, name: str, progress: Progress | None) -> Model:
-    if name == "local" or name.startswith("local:"):
+    if _is_local(name):
         return await _open_local(loaded, section, name, progress)
     key = section.key(os.environ)
     if not key and section.base_url == ModelSettings().base_url:
@@ -110,17 +127,18 @@ async def _open(loaded: Loaded, section: ModelSettings, name: str, progress: Pro
         extra_body=section.extra_body,
         idle=section.idle_timeout,
     )
-    return OpenAIModel(name, endpoint, profile=_profile(loaded, section, name, profile_for(name)))
+    return OpenAIModel(name, endpoint, profile=_profile(loaded, section, section.base_url, name))
 
 
 async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progress: Progress | None) -> Model:
     from handloom.llm import local
 
     path = await asyncio.to_thread(local.locate, spec, loaded.folders.cache, progress)
-    profile = _profile(loaded, section, path.stem, profile_for(path.stem))
+    profile = _profile(loaded, section, EMBEDDED, path.stem)
     server = await local.shared(path, n_ctx=profile.max_context)
     endpoint = Endpoint(
         base_url=server.base_url,
+        service=EMBEDDED,
         api_key=server.api_key,
         idle=section.idle_timeout,
         extra_body={"repeat_penalty": REPEAT_PENALTY, **section.extra_body},
@@ -128,14 +146,16 @@ async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progres
     return OpenAIModel(path.stem, endpoint, profile=profile)
 
 
-def _profile(loaded: Loaded, section: ModelSettings, name: str, known: Profile) -> Profile:
+def _profile(loaded: Loaded, section: ModelSettings, service: str, name: str) -> Profile:
     """What is known of a model: the table, then what a probe remembered, then what the settings say."""
     fields = ("tool_mode", "dialect", "vision", "json_schema", "max_context", "max_output", "temperature")
-    remembered = remembered_profiles(loaded.folders).get(f"{section.base_url} {name}", {})
+    remembered = remembered_profiles(loaded.folders).get(f"{service} {name}", {})
     said = {key: value for key in fields if (value := getattr(section, key)) is not None}
     price = loaded.settings.prices.get(name)
     prices = {"price": Price(**price.model_dump())} if price else {}
-    return replace(known, **{key: value for key, value in remembered.items() if key in fields}, **said, **prices)
+    return replace(
+        profile_for(name), **{key: value for key, value in remembered.items() if key in fields}, **said, **prices
+    )
 
 
 def remembered_profiles(folders: Folders) -> dict[str, Json]:
@@ -147,10 +167,10 @@ def remembered_profiles(folders: Folders) -> dict[str, Json]:
     return found if is_object(found) else {}
 
 
-def remember_profile(folders: Folders, base_url: str, name: str, found: Json) -> None:
+def remember_profile(folders: Folders, service: str, name: str, found: Json) -> None:
     """Keep what was found out about a model for later runs."""
     profiles = remembered_profiles(folders)
-    profiles[f"{base_url} {name}"] = profiles.get(f"{base_url} {name}", {}) | found
+    profiles[f"{service} {name}"] = profiles.get(f"{service} {name}", {}) | found
     folders.cache.mkdir(parents=True, exist_ok=True)
     path = folders.cache / "profiles.json"
     draft = path.with_suffix(f".{os.getpid()}")
@@ -161,7 +181,7 @@ def remember_profile(folders: Folders, base_url: str, name: str, found: Json) ->
 def remember_mode(loaded: Loaded, model: Model) -> None:
     """Keep the tool mode to which a model had to be switched."""
     if isinstance(model, OpenAIModel) and model.profile.tool_mode == "auto" and model.tool_mode != "native":
-        remember_profile(loaded.folders, model.endpoint.base_url, model.name, {"tool_mode": model.tool_mode})
+        remember_profile(loaded.folders, model.endpoint.identity, model.name, {"tool_mode": model.tool_mode})
 
 
 def known_tools(output: Output | None = None) -> dict[str, Tool]:
@@ -209,20 +229,18 @@ def build_agent(
 
 @dataclass(frozen=True)
 class Session:
-    """A run and the agent that works on it."""
+    """A run and the agent that works on it; a run that has ended needs none."""
 
     run: Run
     agent: Agent | None
+    output: Output | None = None
 
     async def complete(self) -> RunResult:
         """Work until the run ends or must wait; a run that has ended gives its result again."""
-        if self.agent is None:
-            await self.run.aclose()
-            return self.run.result()
-        result = await self.run.complete(self.agent.run)
-        if self.agent.output is None or result.status != "success":
+        result = self.run.result() if self.agent is None else await self.run.complete(self.agent.run)
+        if self.output is None or result.status != "success":
             return result
-        return replace(result, value=self.agent.output.parse(result.answer))
+        return replace(result, value=self.output.parse(result.answer))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,20 +261,22 @@ class Given:
 
 @asynccontextmanager
 async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, workspace: Path) -> AsyncGenerator[Session]:
-    """A new run, ready to work; a model made here is closed at the end. Raises: ConfigError."""
-    async with _made(loaded, wishes, given, workspace) as agent:
-        run = await Run.start(
-            task,
-            store=given.store or open_store(loaded),
-            workspace=workspace,
-            limits=given.limits or limits_for(loaded, agent.name, wishes.limits),
-            settings=replace(wishes, agent=agent.name).recorded(),
-            images=given.images,
-            asker=given.asker,
-            readers=given.readers,
-            version=handloom.__version__,
-        )
-        yield Session(run, agent)
+    """A new run, ready to work; a model and a store made here are closed at the end. Raises: ConfigError."""
+    output = _output(wishes, given)
+    async with _made(loaded, wishes, given, output, workspace) as agent:
+        with _store(loaded, given) as store:
+            run = await Run.start(
+                task,
+                store=store,
+                workspace=workspace,
+                limits=given.limits or limits_for(loaded, agent.name, wishes.limits),
+                settings=replace(wishes, agent=agent.name).recorded(),
+                images=given.images,
+                asker=given.asker,
+                readers=given.readers,
+                version=handloom.__version__,
+            )
+            yield Session(run, agent, agent.output)
 
 
 @asynccontextmanager
@@ -267,36 +287,60 @@ async def reopen(
 
     Raises: RunNotFoundError, RunLockedError, ConfigError.
     """
-    run = await Run.reopen(run_id, store=given.store or open_store(loaded), asker=given.asker, readers=given.readers)
+    with _store(loaded, given) as store:
+        run = await Run.reopen(run_id, store=store, asker=given.asker, readers=given.readers)
+        try:
+            merged = _merged(Wishes.of(run.state.settings), wishes)
+            output = _output(merged, given)
+            if answer is not None:
+                await _answer(run, answer)
+            if task:
+                await run.follow_up(task, given.images)
+            if run.state.status in ("success", "failed"):
+                yield Session(run, None, output)
+                return
+            async with _made(loaded, merged, given, output, run.workspace) as agent:
+                run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
+                yield Session(run, agent, agent.output)
+        finally:
+            await run.aclose()
+
+
+def _merged(old: Wishes, new: Wishes) -> Wishes:
+    """What a run was asked for, with what is asked for now over it."""
+    return Wishes(
+        agent=new.agent or old.agent,
+        model=new.model or old.model,
+        output=new.output or old.output,
+        limits={**old.limits, **{name: value for name, value in new.limits.items() if value is not None}},
+    )
+
+
+def _output(wishes: Wishes, given: Given) -> Output | None:
+    return given.output or (Output.of(wishes.output) if wishes.output is not None else None)
+
+
+@contextmanager
+def _store(loaded: Loaded, given: Given) -> Generator[Store]:
+    """The store that is given, or one that is closed at the end."""
+    if given.store is not None:
+        yield given.store
+        return
+    store = open_store(loaded)
     try:
-        old = Wishes.of(run.state.settings)
-        merged = Wishes(
-            agent=wishes.agent or old.agent,
-            model=wishes.model or old.model,
-            output=wishes.output or old.output,
-            limits={**old.limits, **{name: value for name, value in wishes.limits.items() if value is not None}},
-        )
-        if answer is not None:
-            await _answer(run, answer)
-        if task:
-            await run.follow_up(task, given.images)
-        if run.state.status in ("success", "failed"):
-            yield Session(run, None)
-            return
-        async with _made(loaded, merged, given, run.workspace) as agent:
-            run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
-            yield Session(run, agent)
+        yield store
     finally:
-        await run.aclose()
+        store.close()
 
 
 @asynccontextmanager
-async def _made(loaded: Loaded, wishes: Wishes, given: Given, workspace: Path) -> AsyncGenerator[Agent]:
+async def _made(
+    loaded: Loaded, wishes: Wishes, given: Given, output: Output | None, workspace: Path
+) -> AsyncGenerator[Agent]:
     """The agent that is given, or the one that the wishes name, with its model open while the context lasts."""
     if given.agent is not None:
         yield given.agent
         return
-    output = given.output or (Output.of(wishes.output) if wishes.output is not None else None)
     model = given.model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), given.progress)
     try:
         yield build_agent(loaded, wishes.agent, model, workspace, output=output, extra=given.tools)
@@ -338,6 +382,10 @@ async def run(  # noqa: PLR0913 - the public door
     a JSON Schema or a pydantic model: the result's `value` then holds it. `readers` see every event, `asker` answers questions; without one a question
     suspends the run. Raises: ConfigError before the run starts; what stops it later is in the result's `status` and `cause`.
     """
+    if not isinstance(agent, str) and (model or tools or output is not None):
+        raise ConfigError(
+            "an Agent has its own model, tools and output; leave those arguments out, or give the name of an agent"
+        )
     form = Output.of(output) if output is not None else None
     wishes = Wishes(
         agent=agent if isinstance(agent, str) else agent.name,
@@ -367,6 +415,7 @@ async def resume(  # noqa: PLR0913 - the public door
     model: Model | str = "",
     agent: Agent | None = None,
     tools: tuple[Tool | Toolset, ...] = (),
+    output: "Json | type[BaseModel] | None" = None,
     limits: Limits | None = None,
     store: Store | None = None,
     readers: tuple[Reader, ...] = (),
@@ -374,7 +423,7 @@ async def resume(  # noqa: PLR0913 - the public door
 ) -> RunResult:
     """Go on with a run where it stopped; a run that has ended gives its result again. `answer` answers its oldest open question.
 
-    Pass again what was passed as an object to `run` (a model, an agent, tools): a record holds names alone.
+    Pass again what was passed as an object to `run` (a model, an agent, tools, a pydantic model, limits): a record holds names and schemas alone.
     Raises: RunNotFoundError, RunLockedError, ConfigError.
     """
     wishes = Wishes(model=model if isinstance(model, str) else "")
@@ -382,6 +431,7 @@ async def resume(  # noqa: PLR0913 - the public door
         model=None if isinstance(model, str) else model,
         agent=agent,
         tools=tools,
+        output=Output.of(output) if output is not None else None,
         limits=limits,
         store=store,
         asker=asker,

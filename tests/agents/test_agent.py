@@ -78,8 +78,8 @@ async def test_the_system_prompt_is_in_every_request_and_never_in_memory() -> No
     result, run, events = await work(big)
     assert result.answer == "done"
     assert any(isinstance(event, ContextCompacted) and event.drop_to for event in events)
-    assert all("in the folder /work" in request.system for request in model.requests)
-    assert not any("in the folder /work" in message.text for message in run.memory.messages)
+    assert all("directory is /work" in request.system for request in model.requests if request.tools)
+    assert not any("directory is /work" in message.text for message in run.memory.messages)
     assert all(any(message.origin == "task" for message in request.messages) for request in model.requests)
 
 

@@ -147,6 +147,7 @@ def test_a_model_out_of_reach_gives_six_and_the_run_can_go_on(shell: Shell) -> N
         (("run", "x", "-c"), {}, "no earlier conversation"),
         (("run", "x"), {"HANDLOOM_LLM__MODLE": "y"}, "did you mean 'model'"),
         (("resume",), {}, "no run waits"),
+        (("resume", "rx"), {}, "no runs yet"),
         (("runs", "show"), {}, "no runs yet"),
         (
             ("run", "x", "-m", "gpt-4o"),
@@ -167,9 +168,14 @@ def test_a_mistake_of_use_gives_two_and_says_what_to_do(
 
 
 def test_an_unknown_run_is_said(shell: Shell) -> None:
-    done = shell.run("runs", "show", "rnothing")
+    with ScriptedServer([reply("x")]) as server:
+        shell.url = server.base_url
+        shell.run("run", "x")
+    done = shell.run("runs", "show", "nothing")
     assert done.returncode == 1
-    assert "no run 'rnothing'" in done.stderr
+    assert "no run 'nothing'" in done.stderr
+    whole = json.loads(shell.run("runs", "list", "--json").stdout)["id"]
+    assert whole in shell.run("runs", "show", whole[:8]).stdout
 
 
 def test_json_is_the_log_of_events_and_ends_with_the_end(shell: Shell) -> None:

@@ -88,6 +88,7 @@ def challenge(memory: Memory, most: int) -> str:
     if (
         before is None
         or before.role != "tool"
+        or before.name == TERMINATE
         or before.ok
         or sum(message.origin == "challenged" for message in since) >= most
     ):

@@ -23,7 +23,6 @@ from handloom.prompts import PromptTemplate, render
 from handloom.runs import Run
 from handloom.tools import Tool, Toolset
 
-
 REMINDER = 300  # characters of the task that a next-step prompt may repeat
 
 

@@ -74,7 +74,7 @@ async def _run_call(run: Run, call: ToolCall, tools: Mapping[str, Tool]) -> None
     tool = tools.get(call.name)
     if tool is None or call.error:
         result = ToolResult(text=_unknown(call, tools) if tool is None else _unreadable(call, tool), ok=False)
-    elif span.span in run.state.open_calls and not tool.repeatable:
+    elif span.span in run.state.open_calls and not tool.repeatable and not _asked(span):
         result = ToolResult(
             text="interrupted, outcome unknown: the run stopped during this call. Check what it did before you repeat it.",
             ok=False,
@@ -84,6 +84,11 @@ async def _run_call(run: Run, call: ToolCall, tools: Mapping[str, Tool]) -> None
             await span.emit(ToolCalled(call=call))
         result = await _result(span, call, tool)
     await span.emit(ToolReturned(call=call, result=result, seconds=round(time.monotonic() - started, 3)))
+
+
+def _asked(span: Run) -> bool:
+    """Whether the call had stopped to ask a person, so that it is known where it stopped."""
+    return any(identity.startswith(f"{span.span}?") for identity in span.state.questions)
 
 
 async def _result(span: Run, call: ToolCall, tool: Tool) -> ToolResult:

@@ -10,7 +10,6 @@ from typing import Protocol
 from handloom.messages import ImagePart
 from handloom.runs import Run
 
-
 MOST_NAMES = 20
 _NOISE = {"__pycache__", "node_modules", "venv"}
 

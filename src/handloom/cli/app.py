@@ -167,7 +167,9 @@ def runs_answer(
 
 @runs_app.command("export")
 def runs_export(
-    run_id: RunId = "", form: Annotated[str, typer.Option("--format", help="md or json.")] = "md", out: Out = None
+    run_id: RunId = "",
+    form: Annotated[str, typer.Option("--format", help="md or json.")] = "md",
+    out: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file instead.")] = None,
 ) -> None:
     """A whole run as one document."""
     from handloom.cli import history

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from handloom import config, wiring
+from handloom.cli.ids import find
 from handloom.errors import ConfigError
 from handloom.events import Event, as_json, encode
 from handloom.journal import RunSummary, Store
@@ -16,17 +17,6 @@ from handloom.views.transcript import markdown
 
 def _store() -> Store:
     return wiring.open_store(config.load())
-
-
-def _chosen(store: Store, run_id: str) -> str:
-    """The run that is named (the beginning of its id is enough), or the newest."""
-    recent = store.recent(1_000)
-    if not run_id:
-        if not recent:
-            raise ConfigError('there are no runs yet; `handloom run "..."` makes one')
-        return recent[0].id
-    matching = [summary.id for summary in recent if summary.id.startswith(run_id)]
-    return matching[0] if len(matching) == 1 else run_id
 
 
 def listing(limit: int, *, as_json: bool) -> None:
@@ -52,7 +42,7 @@ def _status(store: Store, summary: RunSummary) -> str:
 def show(run_id: str) -> None:
     """How a run stands, then what happened in it."""
     store = _store()
-    events = store.read(_chosen(store, run_id))
+    events = store.read(find(store, run_id))
     state = State()
     for event in events:
         state.apply(event)
@@ -92,7 +82,7 @@ def show(run_id: str) -> None:
 def logs(run_id: str, *, follow: bool, as_json: bool) -> None:
     """The events of a run; with `follow` also those to come, until it stops."""
     store = _store()
-    chosen, seen = _chosen(store, run_id), 0
+    chosen, seen = find(store, run_id), 0
     while True:
         events = store.read(chosen, since=seen)
         seen += len(events)
@@ -114,7 +104,7 @@ def _print_event(event: Event, *, as_json: bool) -> None:
 def export(run_id: str, form: str, out: Path | None) -> None:
     """A run as Markdown or as one JSON document, to standard output or a file."""
     store = _store()
-    events = store.read(_chosen(store, run_id))
+    events = store.read(find(store, run_id))
     match form:
         case "md":
             text = markdown(events)

@@ -62,7 +62,7 @@ async def _probe(spec: str) -> Findings:
 
     try:
         findings = await ask(make)
-        wiring.remember_profile(loaded.folders, model.endpoint.base_url, model.name, findings.remembered())
+        wiring.remember_profile(loaded.folders, model.endpoint.identity, model.name, findings.remembered())
         return findings
     finally:
         for opened in (model, *made):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from handloom import config, wiring
 from handloom.cli import codes
+from handloom.cli.ids import find
 from handloom.errors import ConfigError
 from handloom.events import Event, encode
 from handloom.messages import ImagePart, Json, is_object
@@ -78,7 +79,7 @@ def run(task: str, order: Order, *, go_on: bool) -> int:
 def resume(run_id: str, order: Order, *, answer: str | None = None) -> int:
     """Go on with a run; without an id with the newest that has not ended."""
     loaded = _loaded(order.folder())
-    run_id = run_id or _last_open(loaded)
+    run_id = _known(loaded, run_id)
     desk = Desk(order)
     return desk.work(lambda: wiring.reopen(loaded, run_id, order.wishes(), desk.given(), answer=answer))
 
@@ -223,8 +224,11 @@ def _last_conversation(loaded: config.Loaded, folder: Path) -> str:
     raise ConfigError(f"there is no earlier conversation in {folder}; run without -c")
 
 
-def _last_open(loaded: config.Loaded) -> str:
+def _known(loaded: config.Loaded, run_id: str) -> str:
+    """The run that is named, or the newest that can go on."""
     store = wiring.open_store(loaded)
+    if run_id:
+        return find(store, run_id)
     for summary in store.recent(1_000):
         if summary.status in ("suspended", "running") and not store.is_open(summary.id):
             return summary.id

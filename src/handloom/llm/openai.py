@@ -55,15 +55,21 @@ class _Draft:
 class Endpoint:
     """Where a service is and how to talk to it. `azure_version` makes it an Azure deployment.
 
+    `service` names a service whose address changes; `identity` is what a service is remembered by.
     `idle` is the longest silence in seconds that is waited through; there is no total limit. `extra_body` is merged into every request.
     """
 
     base_url: str = "https://api.openai.com/v1"
+    service: str = ""
     api_key: str = field(default="", repr=False)
     azure_version: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
     idle: float = IDLE
+
+    @property
+    def identity(self) -> str:
+        return self.service or self.base_url
 
 
 class OpenAIModel:

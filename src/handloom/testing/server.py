@@ -134,7 +134,7 @@ class ScriptedServer:
             case "GET", "/v1/models":
                 listed = [{"id": name, "object": "model", "created": 0, "owned_by": "scripted"} for name in self.models]
                 writer.write(_plain(200, _json({"object": "list", "data": listed})))
-            case "POST", "/v1/chat/completions":
+            case "POST", path if path.partition("?")[0].endswith("/chat/completions"):
                 self.requests.append(request)
                 return await _play(self._next(request), request, len(self.requests), writer)
             case _:

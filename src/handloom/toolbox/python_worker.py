@@ -207,7 +207,7 @@ def _hint(error: BaseException) -> str:
         case NameError():
             return "\nNo code has set it. What another tool showed is not in Python: read the file, or define it first."
         case FileNotFoundError():
-            return f"\nFiles here: {', '.join(sorted(os.listdir('.'))[:20]) or 'none'}"
+            return f"\nFiles here: {', '.join(sorted(path.name for path in Path().iterdir())[:20]) or 'none'}"
         case _:
             return ""
 

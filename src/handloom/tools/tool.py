@@ -34,7 +34,7 @@ class ToolContext(Protocol):
     def call_id(self) -> str: ...
 
     async def ask(self, question: str, options: tuple[str, ...] = ()) -> str:
-        """A person's answer. Raises: SuspendedError when nobody is there; the call is run again after the answer."""
+        """A person's answer. Raises: SuspendedError when nobody is there; the call is run again from its start once there is an answer."""
         ...
 
     async def resource(self, kind: type[ResourceT], make: Callable[[], Awaitable[ResourceT]]) -> ResourceT:

@@ -1,0 +1,44 @@
+# What people who work on handloom run; `.ci/run` runs the same.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+run := "uv run --no-sync"
+
+# List the recipes.
+default:
+    @just --list
+
+# Make .venv with exactly the locked packages and this project in it.
+sync:
+    uv venv --quiet --allow-existing
+    uv pip sync --quiet requirements.lock
+    uv pip install --quiet --no-deps --editable .
+
+# Format, lint, types, layers.
+check: sync
+    {{run}} ruff format --check
+    {{run}} ruff check
+    {{run}} basedpyright
+    {{run}} lint-imports
+
+# All tests, those of the embedded model included.
+test *args: sync
+    {{run}} pytest {{args}}
+
+# The tests that need no model: seconds, not minutes.
+test-fast *args: sync
+    {{run}} pytest -m "not model" {{args}}
+
+# The benchmarks that need no model; `just bench-tasks` tries the small real tasks.
+bench: sync
+    {{run}} python bench/startup.py
+    {{run}} python bench/journal.py
+    {{run}} python bench/overhead.py
+    {{run}} python bench/python_call.py
+
+bench-tasks *args: sync
+    {{run}} python bench/tasks/run.py {{args}}
+
+# Write the lock anew. It names versions and hashes and no index, so it holds on any mirror.
+lock:
+    uv export --quiet --all-extras --all-groups --no-emit-project --no-emit-index-url --no-header --format requirements-txt --output-file requirements.lock
