@@ -32,6 +32,8 @@ Progress = Callable[[int, int], None]
 
 REPEAT_PENALTY = 1.05  # without one a small model at temperature 0 writes the same import line until its limit
 EMBEDDED = "embedded"
+# llama.cpp's DRY sampler: a sequence of the context that is about to be repeated to the letter becomes ever less likely.
+VARIETY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 8, "dry_penalty_last_n": -1, "top_p": 0.95}
 NO_MODEL = """no model is set. Three ways forward:
   1. embedded, no key, no network:  pip install 'handloom[local]'
   2. a hosted model:                handloom run -m gpt-4o-mini "..."   with OPENAI_API_KEY set
@@ -142,6 +144,7 @@ async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progres
         api_key=server.api_key,
         idle=section.idle_timeout,
         extra_body={"repeat_penalty": REPEAT_PENALTY, **section.extra_body},
+        variety=VARIETY,
     )
     return OpenAIModel(path.stem, endpoint, profile=profile)
 

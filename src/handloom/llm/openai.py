@@ -56,7 +56,8 @@ class Endpoint:
     """Where a service is and how to talk to it. `azure_version` makes it an Azure deployment.
 
     `service` names a service whose address changes; `identity` is what a service is remembered by.
-    `idle` is the longest silence in seconds that is waited through; there is no total limit. `extra_body` is merged into every request.
+    `idle` is the longest silence in seconds that is waited through; there is no total limit. `extra_body` is merged into every request, `variety` into those for which the loop
+    asks a model that goes in circles for something else.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -65,6 +66,7 @@ class Endpoint:
     azure_version: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    variety: Mapping[str, Any] = field(default_factory=dict[str, Any])
     idle: float = IDLE
 
     @property
@@ -146,7 +148,8 @@ class OpenAIModel:
         temperature = request.temperature if request.temperature is not None else profile.temperature
         if profile.temperature is not None and temperature is not None:
             body["temperature"] = temperature
-        return body | dict(self.endpoint.extra_body)
+        variety = self.endpoint.variety if request.temperature is not None else {}
+        return body | dict(self.endpoint.extra_body) | dict(variety)
 
     # Streaming
 

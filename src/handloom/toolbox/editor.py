@@ -137,12 +137,8 @@ class Editor:
         self._save(file, before, Text(content))
         done = "created" if before is None else "replaced the file"
         lines = Text(content).lines
-        shown = "\n".join(lines[:SHOWN_LINES])
-        return (
-            f"{done} {file}, {len(lines)} lines:\n{shown}"
-            if len(lines) <= SHOWN_LINES
-            else f"{done} {file}, {len(lines)} lines"
-        )
+        shown = "".join(f"\n{line}" for line in lines) if len(lines) <= SHOWN_LINES else ""
+        return f"{done} {file}, {len(lines)} lines{':' if shown else ''}{shown}{_broken(file, Text(content))}"
 
     def _replace(self, file: WorkspaceFile, old: str, new: str) -> str:
         old, new = plain(old), plain(new)
@@ -224,7 +220,20 @@ def _read(file: WorkspaceFile) -> bytes:
 
 def _shown(file: WorkspaceFile, text: Text, first: int, new: str) -> str:
     last = first + new.removesuffix("\n").count("\n")
-    return f"edited {file}; it now has\n{file_view.excerpt(text, first - AROUND, last + AROUND)}"
+    return f"edited {file}; it now has\n{file_view.excerpt(text, first - AROUND, last + AROUND)}{_broken(file, text)}"
+
+
+def _broken(file: WorkspaceFile, text: Text) -> str:
+    """A warning behind an edit that left a Python file broken, so that the model need not run it to find out."""
+    if not str(file).endswith(".py"):
+        return ""
+    try:
+        compile("\n".join(text.lines), str(file), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"\nwarning: {file} does not compile: {error.msg} (line {error.lineno})"
+    except (ValueError, MemoryError, RecursionError, OverflowError) as error:
+        return f"\nwarning: {file} does not compile: {error}"
+    return ""
 
 
 def _no_match(file: WorkspaceFile, text: Text, old: str) -> str:

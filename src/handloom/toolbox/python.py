@@ -21,7 +21,7 @@ async def python_execute(
     context: ToolContext,
     timeout: float = 60,  # noqa: ASYNC109 - the model sets it
 ) -> ToolResult:
-    """Run Python code. Variables stay for the next call. Print what you want to see. Only the standard library is certain to be installed. Stopped after `timeout` seconds."""
+    """Run Python code; variables stay for the next call. Print what you want to see. Run a script with runpy.run_path("x.py"), a program with subprocess.run([...])."""
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ToolError(f"timeout: give seconds between 0 and {MAX_TIMEOUT:.0f}")
     worker = await context.resource(PythonWorker, lambda: PythonWorker.start(context.workspace))

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 VALUE_CHARS = 32_000
+MOST_JOINS = 100
 ERROR_CHARS = 8_000
 FIGURES = 10
 FIGURE_PIXELS = 4_000
@@ -157,10 +158,30 @@ def readable(code: str) -> str:
     """The code without a Markdown fence; newlines that arrived as two characters are decoded when only that makes it Python."""
     if fenced := _FENCE.match(code):
         code = fenced[1]
-    if "\\n" not in code or "\n" in code.strip() or is_python(code):
+    if is_python(code):
         return code
+    if "\\n" not in code or "\n" in code.strip():
+        return rejoined(code)
     decoded = _ESCAPE.sub(lambda escape: {"n": "\n", "t": "\t"}.get(escape[1], escape[1]), code)
     return decoded if is_python(decoded) else code
+
+
+def rejoined(code: str) -> str:
+    """The code with `\\n` where a line breaks inside a quoted string, which has no other meaning: the model escaped it once too seldom for JSON."""
+    lines = code.split("\n")
+    for _ in range(MOST_JOINS):
+        try:
+            parsed("\n".join(lines), "<guess>")
+        except SyntaxError as error:
+            at = (error.lineno or 0) - 1
+            if not error.msg.startswith("unterminated") or "triple" in error.msg or not 0 <= at < len(lines) - 1:
+                return code
+            lines[at : at + 2] = [f"{lines[at]}\\n{lines[at + 1]}"]
+        except (ValueError, MemoryError, RecursionError, OverflowError):
+            return code
+        else:
+            return "\n".join(lines)
+    return code
 
 
 def parsed(code: str, name: str) -> ast.Module:
