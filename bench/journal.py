@@ -10,11 +10,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from table import middle, show
+
 from handloom.events import ToolReturned, encode
 from handloom.journal.sqlite import Durability, SqliteStore
 from handloom.messages import ToolCall, ToolResult
 from handloom.runs import Run
-from table import middle, show
 
 EVENT = ToolReturned(
     call=ToolCall(id="call00001", name="tick", arguments={"n": 1}),

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from table import middle, show
+
 from handloom import config, wiring
 from handloom.events import ModelReplied
 from handloom.journal.sqlite import SqliteStore
@@ -19,7 +21,6 @@ from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Profile
 from handloom.runs import Limits, Run
 from handloom.tools import tool
-from table import middle, show
 
 
 @tool(effects={"read"})

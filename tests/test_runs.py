@@ -9,16 +9,16 @@ from handloom.agents import Agent
 from handloom.errors import ModelUnavailableError, RunLockedError
 from handloom.events import Event, QuestionAnswered, RunResumed, RunSuspended, WarningRaised
 from handloom.journal import MemoryStore
+from handloom.llm.model import Reply
 from handloom.memory import Answer
 from handloom.messages import Message, Usage
-from handloom.llm.model import Reply
 from handloom.prompts import toolcall
 from handloom.runs import Limits, Run, RunResult
 from handloom.state import Question
-from handloom.testing.models import ScriptedModel, Script, calls, finish
+from handloom.testing.models import Script, ScriptedModel, calls, finish
 from handloom.toolbox.ask_human import ask_human
 from handloom.toolbox.terminate import terminate_tool
-from handloom.tools import tool
+from handloom.tools import ToolContext, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -214,6 +214,36 @@ async def test_a_follow_up_answers_the_calls_that_were_left() -> None:
     await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(ask_human,)).run)
     roles = [message.role for message in model.requests[0].messages]
     assert roles == ["user", "assistant", "tool", "user", "user"]
+
+
+async def test_a_follow_up_closes_what_the_task_before_left_open() -> None:
+    store = MemoryStore()
+    first = await (await start(store)).complete(agent(calls(("ask_human", {"question": "?"}))).run)
+    run = await Run.reopen(first.run, store=store)
+    await run.follow_up("never mind")
+    assert run.state.open_questions() == []
+    assert run.state.open_calls == set()
+    assert run.state.open_turns == set()
+    result = await run.complete(agent("ok").run)
+    assert (result.turns, result.questions) == (2, ())
+    assert sum(isinstance(event, RunResumed) for event in store.read(run.id)) == 1
+
+
+async def test_a_tool_that_asked_runs_again_after_the_answer_though_it_is_not_repeatable() -> None:
+    @tool(effects={"external"})
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        return "booked: " + await context.ask("Really?")
+
+    def booking(*replies: Script) -> Agent:
+        return Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel(replies), tools=(book,))
+
+    store = MemoryStore()
+    first = await (await start(store)).complete(booking(calls(("book", {}))).run)
+    run = await Run.reopen(first.run, store=store)
+    await run.emit(QuestionAnswered(id=first.questions[0].id, answer="yes"))
+    await run.complete(booking("done").run)
+    assert "booked: yes" in [message.text for message in run.memory.messages]
 
 
 async def test_a_run_is_held_by_one_at_a_time() -> None:

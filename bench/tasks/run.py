@@ -17,8 +17,8 @@ from handloom.runs import Limits, RunResult
 from handloom.views.transcript import markdown
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from table import show  # noqa: E402
-from small_tasks import TASKS, Task  # noqa: E402
+from small_tasks import TASKS, Task
+from table import show
 
 LIMITS = Limits(turns=12, seconds=300)
 
@@ -58,7 +58,10 @@ async def measure(names: list[str], spec: str, agent: str, keep: Path) -> None:
         )
         print(f"{task.name}: {rows[-1]['solved']}", file=sys.stderr, flush=True)
     await model.aclose()
-    show(f"Small real tasks, {model.name}, agent {agent}: {sum(row['solved'] == 'yes' for row in rows)} of {len(rows)} solved (transcripts in {keep})", rows)
+    show(
+        f"Small real tasks, {model.name}, agent {agent}: {sum(row['solved'] == 'yes' for row in rows)} of {len(rows)} solved (transcripts in {keep})",
+        rows,
+    )
 
 
 if __name__ == "__main__":
@@ -68,4 +71,11 @@ if __name__ == "__main__":
     parser.add_argument("--agent", default="manus")
     parser.add_argument("--keep", type=Path, default=None)
     options = parser.parse_args()
-    asyncio.run(measure(options.tasks, options.model, options.agent, options.keep or Path(tempfile.mkdtemp(prefix="handloom-tasks-"))))
+    asyncio.run(
+        measure(
+            options.tasks,
+            options.model,
+            options.agent,
+            options.keep or Path(tempfile.mkdtemp(prefix="handloom-tasks-")),
+        )
+    )

@@ -33,7 +33,13 @@ Progress = Callable[[int, int], None]
 REPEAT_PENALTY = 1.05  # without one a small model at temperature 0 writes the same import line until its limit
 EMBEDDED = "embedded"
 # llama.cpp's DRY sampler: a sequence of the context that is about to be repeated to the letter becomes ever less likely.
-VARIETY = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 8, "dry_penalty_last_n": -1, "top_p": 0.95}
+VARIETY = {
+    "dry_multiplier": 0.8,
+    "dry_base": 1.75,
+    "dry_allowed_length": 8,
+    "dry_penalty_last_n": 32_768,
+    "top_p": 0.95,
+}
 NO_MODEL = """no model is set. Three ways forward:
   1. embedded, no key, no network:  pip install 'handloom[local]'
   2. a hosted model:                handloom run -m gpt-4o-mini "..."   with OPENAI_API_KEY set

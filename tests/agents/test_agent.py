@@ -124,7 +124,7 @@ async def conversation(steps: list[Step], mode: ToolMode, dialect: Dialect = "ca
 async def test_native_and_structured_mode_leave_the_same_memory() -> None:
     native = await conversation(NATIVE, "native")
     assert native == await conversation([structured(step) for step in NATIVE], "structured")
-    assert [message.text for message in native if message.role == "tool"][0] == "3"
+    assert next(message.text for message in native if message.role == "tool") == "3"
 
 
 async def test_the_dialect_of_a_family_leaves_the_same_memory_too() -> None:
@@ -287,7 +287,7 @@ async def test_compaction_asks_the_model_for_a_summary_and_a_call_is_no_summary(
         return calls(("read", {"n": 0}))
 
     model = ScriptedModel([answer] * 60, profile=Profile(max_context=3_000, max_output=200))
-    result, run, events = await work(
+    result, _run, events = await work(
         Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, terminate_tool()))
     )
     assert result.answer == "end"
@@ -314,7 +314,7 @@ async def test_a_shortened_result_can_be_read_again() -> None:
     )
     _, run, _ = await work(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(read, add, terminate_tool())))
     assert "NEEDLE" in next(message.text for message in run.memory.messages if message.name == "read_result")
-    assert [any(spec.name == "read_result" for spec in request.tools) for request in model.requests][0] is False
+    assert not any(spec.name == "read_result" for spec in model.requests[0].tools)
 
 
 async def test_a_long_result_is_cut_and_kept_whole_in_a_file() -> None:

@@ -19,8 +19,8 @@ from handloom.messages import Message
 from handloom.prompts import toolcall
 from handloom.runs import Limits, Run, RunResult
 from handloom.testing.models import ScriptedModel, calls, finish
-from handloom.tools import Tool, ToolContext, tool
 from handloom.toolbox.terminate import terminate_tool
+from handloom.tools import Tool, ToolContext, tool
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,11 +62,11 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path) -> Shell:
     home, folder = tmp_path / "home", tmp_path / "工作 folder"
     home.mkdir()
     folder.mkdir()
-    yield Shell(home, folder)
+    return Shell(home, folder)
 
 
 def end(answer: str, status: str = "success") -> Step:

@@ -127,7 +127,7 @@ HOLDER = textwrap.dedent("""
 
 
 async def test_a_second_process_is_refused_and_the_lock_of_a_dead_one_does_not_block(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:  # noqa: ASYNC220
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
         store = SqliteStore(tmp_path)

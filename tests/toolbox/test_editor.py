@@ -120,7 +120,10 @@ class TestView:
 
 class TestCreate:
     async def test_makes_folders_and_keeps_the_text_as_given(self, edit: Edit, workspace: Path):
-        assert await edit("create", "neu/日本/ä.txt", file_text="eins\r\nzwei 🦆") == "created neu/日本/ä.txt, 2 lines:\neins\nzwei 🦆"
+        assert (
+            await edit("create", "neu/日本/ä.txt", file_text="eins\r\nzwei 🦆")
+            == "created neu/日本/ä.txt, 2 lines:\neins\nzwei 🦆"
+        )
         assert (workspace / "neu/日本/ä.txt").read_bytes() == "eins\r\nzwei 🦆".encode()
 
     async def test_over_a_file_says_so_and_can_be_undone(self, edit: Edit, workspace: Path):

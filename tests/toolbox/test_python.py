@@ -512,3 +512,14 @@ def test_printed_keeps_head_and_tail_in_bounded_room(pieces: list[str], room: in
         assert text == whole
     assert whole.startswith(head)
     assert printed.take() == ""
+
+
+async def test_a_line_break_inside_a_quoted_string_is_what_the_model_meant(python: Python):
+    """Small models write `'\\n'` once too seldom escaped; the code then has one meaning only."""
+    result = await python("for word in ('a', 'b'):\n    print(word, end='-\n')\nprint(f'{1 + 1}\n!')")
+    assert (result.ok, result.text) == (True, "a-\nb-\n2\n!")
+
+
+async def test_other_broken_strings_stay_errors(python: Python):
+    assert not (await python("print('never closed)")).ok
+    assert not (await python('x = """never closed')).ok

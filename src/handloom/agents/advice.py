@@ -83,17 +83,10 @@ def silences(memory: Memory) -> int:
 def challenge(memory: Memory, most: int) -> str:
     """A word to a model that wants to end right after a call that failed, at most `most` times a task; else nothing."""
     since = memory.since_task()
-    ended = next((place for place in range(len(since) - 1, -1, -1) if since[place].role == "assistant"), 0)
-    before = next((message for message in reversed(since[:ended]) if message.role != "user"), None)
-    if (
-        before is None
-        or before.role != "tool"
-        or before.name == TERMINATE
-        or before.ok
-        or sum(message.origin == "challenged" for message in since) >= most
-    ):
+    last = next((message for message in reversed(since) if message.role == "tool" and message.name != TERMINATE), None)
+    if last is None or last.ok or sum(message.origin == "challenged" for message in since) >= most:
         return ""
-    return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{before.text[-300:]}"
+    return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{last.text[-300:]}"
 
 
 def check_rejections(memory: Memory, problem: str) -> None:

@@ -148,8 +148,9 @@ class OpenAIModel:
         temperature = request.temperature if request.temperature is not None else profile.temperature
         if profile.temperature is not None and temperature is not None:
             body["temperature"] = temperature
-        variety = self.endpoint.variety if request.temperature is not None else {}
-        return body | dict(self.endpoint.extra_body) | dict(variety)
+        if request.temperature is not None:
+            body |= self.endpoint.variety
+        return body | dict(self.endpoint.extra_body)
 
     # Streaming
 

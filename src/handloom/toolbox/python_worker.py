@@ -167,7 +167,7 @@ def readable(code: str) -> str:
 
 
 def rejoined(code: str) -> str:
-    """The code with `\\n` where a line breaks inside a quoted string, which has no other meaning: the model escaped it once too seldom for JSON."""
+    """The code with an escape where a line breaks inside a quoted string; it has no other meaning, the model escaped it once too seldom for JSON."""
     lines = code.split("\n")
     for _ in range(MOST_JOINS):
         try:

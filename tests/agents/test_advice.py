@@ -1,0 +1,131 @@
+"""What the loop does for a model that goes in circles or gives up."""
+
+from pathlib import Path
+
+import pytest
+
+from handloom.agents import Agent
+from handloom.agents.sources import WorkspaceFiles
+from handloom.journal import MemoryStore
+from handloom.llm import structured
+from handloom.llm.profiles import Profile, profile_for
+from handloom.messages import Message
+from handloom.prompts import toolcall
+from handloom.runs import Run, RunResult
+from handloom.testing.models import Script, ScriptedModel, calls, finish
+from handloom.toolbox.terminate import terminate_tool
+from handloom.tools import tool
+
+pytestmark = pytest.mark.anyio
+
+SMALL = Profile(challenges=2)
+
+
+@tool(effects={"execute"})
+def work(n: int) -> str:
+    """Work, which fails for negative numbers."""
+    if n < 0:
+        raise ValueError(f"{n} is negative")
+    return f"did {n}"
+
+
+async def play(*replies: Script, profile: Profile = SMALL) -> tuple[RunResult, ScriptedModel, list[Message]]:
+    model = ScriptedModel(replies, profile=profile)
+    agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(work, terminate_tool()))
+    run = await Run.start("task", store=MemoryStore(), workspace=Path("/"))
+    result = await run.complete(agent.run)
+    return result, model, run.memory.messages
+
+
+FAILS = calls(("work", {"n": -1}))
+
+
+@pytest.mark.parametrize("end", [finish("cannot", "failure"), finish("did it"), "I give up"])
+async def test_an_end_right_after_a_failed_call_is_questioned(end: Script) -> None:
+    result, _, messages = await play(FAILS, end, calls(("work", {"n": 1})), finish("done"))
+    assert (result.status, result.answer) == ("success", "done")
+    doubts = [message.text for message in messages if message.origin == "challenged"]
+    assert len(doubts) == 1
+    assert "-1 is negative" in doubts[0]
+
+
+async def test_it_is_questioned_a_few_times_only() -> None:
+    result, _, _ = await play(FAILS, finish("a", "failure"), finish("b", "failure"), finish("c", "failure"))
+    assert (result.status, result.answer) == ("failed", "c")
+
+
+async def test_an_end_after_a_good_call_is_taken() -> None:
+    result, model, _ = await play(FAILS, calls(("work", {"n": 1})), finish("done"))
+    assert result.answer == "done"
+    assert len(model.requests) == 3
+
+
+async def test_large_models_are_taken_at_their_word() -> None:
+    result, model, _ = await play(FAILS, finish("cannot", "failure"), profile=Profile())
+    assert result.answer == "cannot"
+    assert len(model.requests) == 2
+    assert profile_for("gpt-4o").challenges == 0 < profile_for("qwen2.5-coder-1.5b").challenges
+
+
+async def test_a_model_that_fails_again_and_again_gets_more_freedom() -> None:
+    _, model, _ = await play(
+        FAILS, calls(("work", {"n": -2})), calls(("work", {"n": -3})), calls(("work", {"n": 1})), finish("done")
+    )
+    assert [request.temperature for request in model.requests] == [None, None, 0.5, 0.8, None]
+
+
+async def test_a_repeated_call_is_withheld_from_the_reply_but_stays_in_the_prompt() -> None:
+    same = calls(("work", {"n": 1}))
+    _, model, _ = await play(same, same, same, same, finish("done"))
+    last = model.requests[-1]
+    assert last.withheld == {"work"}
+    assert [spec.name for spec in last.allowed] == ["terminate"]
+    assert [spec.name for spec in last.tools] == ["work", "terminate"]
+
+
+async def test_circles_of_two_and_three_calls_are_seen_too() -> None:
+    pair = [calls(("work", {"n": 1})), calls(("work", {"n": 2}))]
+    _, _, messages = await play(*pair, *pair, *pair, finish("done"))
+    assert any("same 3 times" in message.text for message in messages if message.origin == "note")
+
+
+async def test_a_new_task_starts_counting_anew() -> None:
+    store = MemoryStore()
+    same = calls(("work", {"n": 1}))
+    run = await Run.start("task", store=store, workspace=Path("/"))
+    model = ScriptedModel([same, same, same, "one"])
+    await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(work,)).run)
+    run = await Run.reopen(run.id, store=store)
+    await run.follow_up("again")
+    model = ScriptedModel([same, "two"])
+    await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(work,)).run)
+    assert model.requests[0].temperature is None
+    assert sum(message.origin == "note" for message in model.requests[-1].messages) == 1
+
+
+async def test_the_next_step_names_the_files_that_are_there(tmp_path: Path) -> None:
+    for name in ("数据.csv", "b/inside.txt", ".hidden", "__pycache__/x.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    run = await Run.start("task", store=MemoryStore(), workspace=tmp_path)
+    assert (await WorkspaceFiles().snapshot(run)).values == {"files": "b/inside.txt, empty/, 数据.csv"}
+    for number in range(40):
+        (tmp_path / f"many{number}").write_text("x", encoding="utf-8")
+    shown = (await WorkspaceFiles().snapshot(run)).values["files"]
+    assert shown.endswith(" and more")
+    assert shown.count(",") == 19
+    await run.aclose()
+
+
+def test_the_actions_of_a_tool_bind_a_reply_to_the_arguments_of_one() -> None:
+    @tool(effects={"read"}, actions={"look": "path lines?", "stop": ""})
+    def door(action: str, path: str | None = None, lines: int | None = None) -> str:
+        """A door."""
+        return f"{action}{path}{lines}"
+
+    members = structured.reply_schema((door.spec,), "qwen")["anyOf"]
+    arguments = [member["properties"]["arguments"] for member in members]
+    assert [sorted(each["properties"]) for each in arguments] == [["action", "lines", "path"], ["action"]]
+    assert [each["required"] for each in arguments] == [["action", "path"], ["action"]]
+    assert arguments[1]["properties"]["action"] == {"const": "stop"}
