@@ -38,7 +38,7 @@ class ModelSettings(Section):
     api_key_cmd: str = ""
     azure_version: str = ""
     fallback: tuple[str, ...] = ()
-    tool_mode: Literal["auto", "native", "structured", "text"] | None = None
+    tool_mode: Literal["auto", "native", "structured", "text", "code"] | None = None
     dialect: Literal["calls", "qwen"] | None = None
     vision: bool | None = None
     json_schema: bool | None = None

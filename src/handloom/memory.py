@@ -89,10 +89,10 @@ class Memory:
         self.messages.append(message)
 
     def _count_round(self, call: ToolCall, result: ToolResult) -> None:
-        """Keep the calls and results of a reply, in the order of its calls, once all have returned."""
+        """Keep the calls and results of a reply, in the order of its calls, once all have returned; an end that was not taken is no work."""
         self._returned[call.id] = result
         asked = next((message.tool_calls for message in reversed(self.messages) if message.role == "assistant"), ())
-        if all(made.id in self._returned for made in asked):
+        if all(made.id in self._returned for made in asked) and any(made.name != TERMINATE for made in asked):
             returned = [(made, self._returned[made.id]) for made in asked]
             self._rounds.append(
                 tuple((made.name, made.arguments_json, result.text, result.ok) for made, result in returned)

@@ -223,8 +223,8 @@ def build_agent(
     known = known_tools(output)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
-    if not (changes and changes.tools) and not model.profile.asks:
-        names = tuple(tool for tool in names if tool != "ask_human")
+    if not (changes and changes.tools) and model.profile.tools is not None:
+        names = tuple(tool for tool in names if tool in model.profile.tools)
     chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
     return Agent(
         name=name,

@@ -81,11 +81,14 @@ def silences(memory: Memory) -> int:
 
 
 def challenge(memory: Memory, most: int) -> str:
-    """A word to a model that wants to end right after a call that failed, at most `most` times a task; else nothing."""
+    """A word to a model that wants to end without having looked, or right after a call that failed; at most `most` times a task, else nothing."""
     since = memory.since_task()
+    asked = sum(message.origin == "challenged" for message in since)
     last = next((message for message in reversed(since) if message.role == "tool" and message.name != TERMINATE), None)
-    if last is None or last.ok or sum(message.origin == "challenged" for message in since) >= most:
+    if asked >= most or (last is not None and last.ok) or (last is None and asked):
         return ""
+    if last is None:
+        return "You have not checked this. Find it out by running code first; if there is nothing to find out, give the same answer again."
     return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{last.text[-300:]}"
 
 

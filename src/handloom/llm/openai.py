@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from handloom.events import ModelDelta, ModelRetried, WarningRaised
-from handloom.llm import repair, retry, structured, wire
+from handloom.llm import code, repair, retry, structured, wire
 from handloom.llm.model import Emit, Reply, Request
 from handloom.llm.profiles import Profile, ToolMode, profile_for
 from handloom.llm.retry import Fault
@@ -136,6 +136,9 @@ class OpenAIModel:
         if request.tools and self._mode == "structured":
             body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
             body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
+        elif request.tools and self._mode == "code":
+            body["messages"] = code.format_messages(request.system, request.messages, request.tools, profile)
+            body["stop"] = [code.STOP]
         elif request.tools and self._mode == "text":
             body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
         else:
@@ -284,6 +287,8 @@ class OpenAIModel:
                 found = None
             if found:
                 return found[0], found[1], 0
+        if self._mode == "code":
+            return *code.read_reply(text, request.tools), 0
         rest, calls = repair.recognise(text, request.tools)
         return rest, calls, len(calls)
 

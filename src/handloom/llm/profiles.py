@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-ToolMode = Literal["auto", "native", "structured", "text"]
+ToolMode = Literal["auto", "native", "structured", "text", "code"]
 Dialect = Literal["calls", "qwen"]
 Cache = Literal["prefix", "explicit", "boundary", "none"]
 
@@ -27,7 +27,8 @@ class Profile:
 
     `max_context` and `max_output` are tokens; `dialect` is the form of structured mode; `temperature` is None where the service refuses the field;
     `max_tokens_name` is the field's name in the request; `challenges` is how often the model is asked to try again when it ends right after a failed call,
-    which small models do at once; `asks` is whether it may be given `ask_human`, which small models call instead of acting; `sends_reasoning_back` is for services that want `reasoning_content` returned.
+    which small models do at once; `tools` are those of a preset that it is offered, None for all of them: small models solve more
+    with Python alone than with a choice of tools; `sends_reasoning_back` is for services that want `reasoning_content` returned.
     """
 
     tool_mode: ToolMode = "auto"
@@ -40,7 +41,7 @@ class Profile:
     max_tokens_name: str = "max_tokens"
     temperature: float | None = 0.0
     challenges: int = 0
-    asks: bool = True
+    tools: frozenset[str] | None = None
     sends_reasoning_back: bool = False
     price: Price | None = None
 
@@ -49,7 +50,7 @@ _OPENAI = Profile(
     tool_mode="native", vision=True, max_context=128_000, max_output=16_000, max_tokens_name="max_completion_tokens"
 )
 _REASONING = replace(_OPENAI, temperature=None, max_context=200_000, max_output=32_000)
-_SMALL = Profile(tool_mode="structured", dialect="qwen", max_output=1_024, challenges=3, asks=False)
+_SMALL = Profile(tool_mode="code", dialect="qwen", max_output=1_024, challenges=3, tools=frozenset({"python_execute"}))
 
 # (pattern on the lower-case name, profile). Prices are the public list prices of November 2026 where known; config can extend them.
 _TABLE: tuple[tuple[str, Profile], ...] = (

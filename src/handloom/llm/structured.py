@@ -6,14 +6,13 @@ Memory is the same as in native mode; only the form on the wire differs. The `qw
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from handloom.llm.profiles import Dialect, Profile
 from handloom.llm.repair import MAX_CALLS, make_call
-from handloom.llm.wire import content
+from handloom.llm.wire import content, merged, tool_line
 from handloom.messages import Json, Message, ToolCall, ToolSpec, is_list, is_object
 
 THOUGHT = 240  # characters of thought that the schema allows before the calls
@@ -38,7 +37,7 @@ FORMS: dict[Dialect, Form] = {
         rules='Reply with one JSON object: {"thought": why, in one short sentence, "calls": [{"name": tool, "arguments": {...}}, ...]}.',
     ),
     "qwen": Form(
-        thought=bool(os.environ.get("HL_THOUGHT")),
+        thought=False,
         several=False,
         result="<tool_response>\n{text}\n</tool_response>",
         rules='Reply with one JSON object that calls one function: {"name": function name, "arguments": {...}}.',
@@ -48,7 +47,7 @@ FORMS: dict[Dialect, Form] = {
 
 def system_prompt(system: str, tools: Sequence[ToolSpec], dialect: Dialect) -> str:
     """The system prompt with the tools and the form of a reply behind it."""
-    lines = "\n".join(_line(tool) for tool in tools)
+    lines = "\n".join(tool_line(tool) for tool in tools)
     return f"{system}\n\n# Tools\n\nThese functions are all you can call:\n<tools>\n{lines}\n</tools>\n\n{FORMS[dialect].rules}".strip()
 
 
@@ -86,11 +85,7 @@ def format_messages(
                 text = form.result.format(name=message.name, text=message.text)
             case "user":
                 text = message.text
-        new = content(text, message.images, profile)
-        if out[-1]["role"] == "user":
-            out[-1]["content"] = _joined(out[-1]["content"], new)
-        else:
-            out.append({"role": "user", "content": new})
+        merged(out, content(text, message.images, profile))
     return out
 
 
@@ -122,25 +117,6 @@ def _said(message: Message, form: Form) -> str:
         return _dump({"thought": message.text, "calls": calls})
     head = {"thought": message.text} if form.thought else {}
     return "\n".join(_dump(head | call) for call in calls)
-
-
-def _joined(before: str | list[Json], after: str | list[Json]) -> str | list[Json]:
-    if isinstance(before, str) and isinstance(after, str):
-        return f"{before}\n\n{after}"
-    return [*_parts(before), *_parts(after)]
-
-
-def _parts(value: str | list[Json]) -> list[Json]:
-    return [{"type": "text", "text": value}] if isinstance(value, str) else value
-
-
-def _line(tool: ToolSpec) -> str:
-    return _dump(
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-        }
-    )
 
 
 def _object(properties: Json, required: list[str]) -> Json:

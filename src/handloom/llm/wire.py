@@ -53,6 +53,27 @@ def format_tools(tools: Iterable[ToolSpec]) -> list[Json]:
     ]
 
 
+def tool_line(tool: ToolSpec) -> str:
+    """A tool as one line of JSON, for prompts that list tools."""
+    return json.dumps(format_tools([tool])[0], ensure_ascii=False)
+
+
+def merged(out: list[Json], new: str | list[Json]) -> None:
+    """Add to the last message when it is the user's too: strict chat templates want roles to alternate."""
+    if out[-1]["role"] != "user":
+        out.append({"role": "user", "content": new})
+        return
+    before = out[-1]["content"]
+    if isinstance(before, str) and isinstance(new, str):
+        out[-1]["content"] = f"{before}\n\n{new}"
+    else:
+        out[-1]["content"] = [*_parts(before), *_parts(new)]
+
+
+def _parts(value: str | list[Json]) -> list[Json]:
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
 def sent_arguments(call: ToolCall) -> str:
     """The arguments as valid JSON: services refuse a conversation that holds a broken call, even the model's own."""
     if call.error:

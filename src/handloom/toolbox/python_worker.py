@@ -211,7 +211,10 @@ def shown(value: object) -> str:
 def explained(error: BaseException, name: str, workspace: str) -> str:
     """The traceback with the frames of the code and of files in the workspace; libraries and this program are left out."""
     try:
-        return bounded(_report(error, name, workspace).rstrip() + _hint(error), ERROR_CHARS)
+        report = (
+            _report(error, name, workspace).rstrip().replace(name, "<code>")
+        )  # the same mistake reads the same each time
+        return bounded(report + _hint(error), ERROR_CHARS)
     except Exception:  # noqa: BLE001 - no memory, or an exception type that defends itself
         return f"{type(error).__name__} (its traceback cannot be shown)"
 

@@ -1,0 +1,84 @@
+"""The `code` form: a model acts by writing Python in a fence, and ends by writing no fence.
+
+A small coding model writes good programs and bad JSON strings: packed into an argument, its code loses line breaks and grows semicolons. Here the block
+is the call of the tool that takes `code`; the other tools are called with a JSON block. Nothing binds the decoding, so the reader is tolerant.
+"""
+
+import re
+from collections.abc import Sequence
+
+from handloom.llm.profiles import Profile
+from handloom.llm.repair import recognise
+from handloom.llm.wire import content, merged, tool_line
+from handloom.messages import Json, Message, ToolCall, ToolSpec
+
+STOP = "\n```\n"  # the end of a block: what a model writes behind it is a guess at the output
+_BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_ANY = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+END = "terminate"
+
+
+def code_tool(tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    """The tool that runs code: the one that needs `code` and nothing else."""
+    return next((tool for tool in tools if tool.parameters.get("required") == ["code"]), None)
+
+
+def system_prompt(system: str, tools: Sequence[ToolSpec]) -> str:
+    """The system prompt with the form of a reply behind it; `terminate` needs no mention, a plain answer ends the run."""
+    runner = code_tool(tools)
+    others = [tool for tool in tools if tool is not runner and tool.name != END]
+    parts = [system, "# Reply"]
+    if runner is not None:
+        parts.append(
+            "To act, reply with one ```python block. It is run, and you are shown what it prints; variables stay."
+        )
+    if others:
+        lines = "\n".join(tool_line(tool) for tool in others)
+        parts.append(
+            f'To call another function, reply with one ```json block {{"name": ..., "arguments": {{...}}}}:\n<tools>\n{lines}\n</tools>'
+        )
+    parts.append("To end, reply with the complete answer in plain words, without a block.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def format_messages(
+    system: str, messages: Sequence[Message], tools: Sequence[ToolSpec], profile: Profile
+) -> list[Json]:
+    """Provider dicts in order; what follows a reply is one user message."""
+    out: list[Json] = [{"role": "system", "content": system_prompt(system, tools)}]
+    for message in messages:
+        match message.role:
+            case "assistant":
+                out.append({"role": "assistant", "content": _said(message)})
+            case "tool":
+                merged(out, content(f"Output:\n{message.text}", message.images, profile))
+            case "user":
+                merged(out, content(message.text, message.images, profile))
+    return out
+
+
+def read_reply(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
+    """(words, calls) of a reply. Several Python blocks are one program."""
+    rest, calls = recognise(text, [tool for tool in tools if tool.parameters.get("required") != ["code"]])
+    runner = code_tool(tools)
+    if calls or runner is None:
+        return rest, calls
+    blocks = _BLOCK.findall(text) or ([] if "```json" in text else _ANY.findall(text))
+    code = "\n".join(block.rstrip("\n") for block in blocks if block.strip())
+    if not code:
+        return text, []
+    return text[: text.index("```")].strip(), [ToolCall(id="", name=runner.name, arguments={"code": code})]
+
+
+def _said(message: Message) -> str:
+    """An assistant message as it was written: its words, then a block for each call."""
+    blocks = [_block(call) for call in message.tool_calls]
+    return "\n".join(part for part in (message.text, *blocks) if part) or "(empty)"
+
+
+def _block(call: ToolCall) -> str:
+    if call.name == END:
+        return str(call.arguments.get("answer", ""))
+    if "code" in call.arguments:
+        return f"```python\n{call.arguments['code']}\n```"
+    return f'```json\n{{"name": "{call.name}", "arguments": {call.arguments_json}}}\n```'

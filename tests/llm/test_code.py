@@ -1,0 +1,86 @@
+"""The `code` form: Python in a fence is a call, words without a fence are an answer."""
+
+import pytest
+
+from handloom.llm import code
+from handloom.llm.model import Request
+from handloom.llm.openai import Endpoint, OpenAIModel
+from handloom.llm.profiles import Profile
+from handloom.messages import Message, ToolCall, ToolResult, ToolSpec
+from handloom.testing.server import ScriptedServer, reply
+
+PYTHON = ToolSpec(
+    name="python_execute",
+    description="Run.",
+    parameters={"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+)
+LOOK = ToolSpec(
+    name="look",
+    description="Look.",
+    parameters={"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
+)
+END = ToolSpec(
+    name="terminate",
+    description="End.",
+    parameters={"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]},
+)
+TOOLS = (PYTHON, LOOK, END)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "program"),
+    [
+        ("```python\nprint(1)\n```", "", "print(1)"),
+        ("I count.\n```python\nprint('你好 🎉')", "I count.", "print('你好 🎉')"),
+        ("```py\na = 1\n```\nand then\n```python\nprint(a)\n```", "", "a = 1\nprint(a)"),
+        ("```\nprint(1)\n```", "", "print(1)"),
+        ("```Python\nif 1:\n    print('\\n')\n```\nIt prints a line break.", "", "if 1:\n    print('\\n')"),
+    ],
+)
+def test_a_block_is_run(text: str, words: str, program: str) -> None:
+    said, calls = code.read_reply(text, TOOLS)
+    assert (said, [(call.name, call.arguments) for call in calls]) == (words, [("python_execute", {"code": program})])
+
+
+@pytest.mark.parametrize("text", ["The sum is 42.", "```python\n```", "`print(1)` prints 1", '```json\n{"a": 1}\n```'])
+def test_words_are_an_answer(text: str) -> None:
+    assert code.read_reply(text, TOOLS) == (text, [])
+
+
+def test_other_tools_are_called_with_json() -> None:
+    said, calls = code.read_reply('Let me look.\n```json\n{"name": "look", "arguments": {"at": "门"}}\n```', TOOLS)
+    assert said == "Let me look."
+    assert [(call.name, call.arguments) for call in calls] == [("look", {"at": "门"})]
+
+
+def test_the_conversation_reads_as_it_was_written() -> None:
+    call = ToolCall(id="call00001", name="python_execute", arguments={"code": "print(1)"})
+    messages = (
+        Message.user("do"),
+        Message.assistant("I print.", (call,)),
+        Message.tool(call, ToolResult(text="1")),
+        Message.user("go on"),
+    )
+    sent = code.format_messages("You act.", messages, TOOLS, Profile())
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
+    assert sent[2]["content"] == "I print.\n```python\nprint(1)\n```"
+    assert sent[3]["content"] == "Output:\n1\n\ngo on"
+    assert '"name": "look"' in sent[0]["content"]
+    assert "terminate" not in sent[0]["content"], "a plain answer ends the run"
+
+
+@pytest.mark.anyio
+async def test_a_request_stops_at_the_end_of_the_block() -> None:
+    async def ignore(_event: object) -> None: ...
+
+    with ScriptedServer([reply("Counting.\n```python\nprint(2)")]) as server:
+        model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="code"))
+        got = await model.complete(Request(system="s", messages=(Message.user("x"),), tools=TOOLS), ignore)
+        await model.aclose()
+    assert server.requests[0].body["stop"] == ["\n```\n"]
+    assert "tools" not in server.requests[0].body
+    assert (got.mode, got.message.text, got.message.tool_calls[0].arguments) == (
+        "code",
+        "Counting.",
+        {"code": "print(2)"},
+    )
