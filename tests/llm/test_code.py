@@ -34,6 +34,7 @@ TOOLS = (PYTHON, LOOK, END)
         ("I count.\n```python\nprint('你好 🎉')", "I count.", "print('你好 🎉')"),
         ("```py\na = 1\n```\nand then\n```python\nprint(a)\n```", "", "a = 1\nprint(a)"),
         ("```\nprint(1)\n```", "", "print(1)"),
+        ("Run it:\n```\nprint(1)\n```\nIt prints:\n```\nall tests pass\n```", "Run it:", "print(1)"),
         ("```Python\nif 1:\n    print('\\n')\n```\nIt prints a line break.", "", "if 1:\n    print('\\n')"),
     ],
 )
@@ -42,7 +43,17 @@ def test_a_block_is_run(text: str, words: str, program: str) -> None:
     assert (said, [(call.name, call.arguments) for call in calls]) == (words, [("python_execute", {"code": program})])
 
 
-@pytest.mark.parametrize("text", ["The sum is 42.", "```python\n```", "`print(1)` prints 1", '```json\n{"a": 1}\n```'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The sum is 42.",
+        "```python\n```",
+        "`print(1)` prints 1",
+        "It should print:\n```\nall tests pass\n```",
+        "The sum:\n```\n42\n```",
+        '```json\n{"a": 1}\n```',
+    ],
+)
 def test_words_are_an_answer(text: str) -> None:
     assert code.read_reply(text, TOOLS) == (text, [])
 
@@ -77,7 +88,7 @@ async def test_a_request_stops_at_the_end_of_the_block() -> None:
         model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="code"))
         got = await model.complete(Request(system="s", messages=(Message.user("x"),), tools=TOOLS), ignore)
         await model.aclose()
-    assert server.requests[0].body["stop"] == ["\n```\n"]
+    assert server.requests[0].body["stop"] == ["\n```\n\n"]
     assert "tools" not in server.requests[0].body
     assert (got.mode, got.message.text, got.message.tool_calls[0].arguments) == (
         "code",

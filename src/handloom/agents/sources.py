@@ -11,6 +11,7 @@ from handloom.messages import ImagePart
 from handloom.runs import Run
 
 MOST_NAMES = 20
+MOST_SHOWN, SHOWN_LINES, SHOWN_BYTES = 3, 12, 600  # files of which the beginning is shown, and how much of each
 _NOISE = {"__pycache__", "node_modules", "venv"}
 
 
@@ -23,7 +24,7 @@ class Snapshot:
 
 
 class WorkspaceFiles:
-    """The names of the files in the workspace, so that a model need not guess them: two levels, without hidden ones, at most `MOST_NAMES`."""
+    """The files in the workspace, so that a model need not guess: their names (two levels, hidden ones left out), and how those begin that the task names."""
 
     next_step = ""
 
@@ -31,9 +32,35 @@ class WorkspaceFiles:
         return True
 
     async def snapshot(self, run: Run) -> Snapshot:
-        names = await asyncio.to_thread(_names, run.workspace)
-        shown = ", ".join(names[:MOST_NAMES]) or "none"
-        return Snapshot(values={"files": f"{shown} and more" if len(names) > MOST_NAMES else shown})
+        task = run.memory.task
+        return Snapshot(values={"files": await asyncio.to_thread(_listing, run.workspace, task.text if task else "")})
+
+
+def _listing(folder: Path, task: str) -> str:
+    names = _names(folder)
+    shown = ", ".join(names[:MOST_NAMES]) or "none"
+    named = [name for name in names if name in task or Path(name).name in task]
+    return "".join(
+        [
+            shown,
+            " and more" if len(names) > MOST_NAMES else "",
+            *(_beginning(folder / name, name) for name in named[:MOST_SHOWN]),
+        ]
+    )
+
+
+def _beginning(path: Path, name: str) -> str:
+    """The first lines of a text file under its name; nothing for folders, other kinds of files and binary ones."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            text = file.read(SHOWN_BYTES).decode("utf-8", "strict" if path.stat().st_size <= SHOWN_BYTES else "ignore")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    lines = text.splitlines()
+    more = "\n..." if len(lines) > SHOWN_LINES or path.stat().st_size > SHOWN_BYTES else ""
+    return f"\n{name}:\n" + "\n".join(lines[:SHOWN_LINES]) + more if lines and "\0" not in text else ""
 
 
 def _names(folder: Path, *, depth: int = 2) -> list[str]:

@@ -4,6 +4,7 @@ A small coding model writes good programs and bad JSON strings: packed into an a
 is the call of the tool that takes `code`; the other tools are called with a JSON block. Nothing binds the decoding, so the reader is tolerant.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -12,9 +13,9 @@ from handloom.llm.repair import recognise
 from handloom.llm.wire import content, merged, tool_line
 from handloom.messages import Json, Message, ToolCall, ToolSpec
 
-STOP = "\n```\n"  # the end of a block: what a model writes behind it is a guess at the output
+STOP = "\n```\n\n"  # the end of a block: what a model writes behind it is a guess at the output
 _BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_ANY = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_BARE = re.compile(r"```[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 END = "terminate"
 
 
@@ -63,11 +64,19 @@ def read_reply(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall
     runner = code_tool(tools)
     if calls or runner is None:
         return rest, calls
-    blocks = _BLOCK.findall(text) or ([] if "```json" in text else _ANY.findall(text))
+    blocks = _BLOCK.findall(text) or [block for block in _BARE.findall(text) if _is_code(block)]
     code = "\n".join(block.rstrip("\n") for block in blocks if block.strip())
     if not code:
         return text, []
     return text[: text.index("```")].strip(), [ToolCall(id="", name=runner.name, arguments={"code": code})]
+
+
+def _is_code(block: str) -> bool:
+    """Whether a block without a language is Python; what a program printed seldom is."""
+    try:
+        return bool(ast.parse(block).body) and not block.strip().isdecimal()
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
 
 
 def _said(message: Message) -> str:
