@@ -523,3 +523,21 @@ async def test_a_line_break_inside_a_quoted_string_is_what_the_model_meant(pytho
 async def test_other_broken_strings_stay_errors(python: Python):
     assert not (await python("print('never closed)")).ok
     assert not (await python('x = """never closed')).ok
+
+
+async def test_a_cell_can_write_a_file(python: Python, tmp_path: Path):
+    result = await python("%%writefile 新/fizz.py\nprint('a\\n')\nprint(2)")
+    assert (result.ok, result.text) == (True, "wrote 新/fizz.py")
+    assert (tmp_path / "新" / "fizz.py").read_text(encoding="utf-8") == "print('a\\n')\nprint(2)\n"
+
+
+async def test_a_cell_can_run_commands(python: Python):
+    result = await python("for n in range(2):\n    !echo hello\nprint('done')")
+    assert (result.ok, result.text) == (True, "hello\nhello\ndone")
+
+
+async def test_a_command_that_fails_is_a_failure_with_its_output(python: Python):
+    result = await python("!python -c \"raise SystemExit('no such thing')\"")
+    assert not result.ok
+    assert "no such thing" in result.text
+    assert "returned non-zero exit status 1" in result.text

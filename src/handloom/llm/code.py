@@ -30,9 +30,7 @@ def system_prompt(system: str, tools: Sequence[ToolSpec]) -> str:
     others = [tool for tool in tools if tool is not runner and tool.name != END]
     parts = [system, "# Reply"]
     if runner is not None:
-        parts.append(
-            "To act, reply with one ```python block. It is run, and you are shown what it prints; variables stay."
-        )
+        parts.append(f"To act, reply with one ```python block. {runner.description}")
     if others:
         lines = "\n".join(tool_line(tool) for tool in others)
         parts.append(

@@ -21,7 +21,7 @@ async def python_execute(
     context: ToolContext,
     timeout: float = 60,  # noqa: ASYNC109 - the model sets it
 ) -> ToolResult:
-    """Run Python code; variables stay for the next call. Print what you want to see. Run a script with runpy.run_path("x.py"), a program with subprocess.run([...])."""
+    """Run Python as in a notebook; variables stay for the next call. Print what you want to see. `%%writefile NAME` as the first line writes the rest into a file; a line `!command` runs a command."""
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ToolError(f"timeout: give seconds between 0 and {MAX_TIMEOUT:.0f}")
     worker = await context.resource(PythonWorker, lambda: PythonWorker.start(context.workspace))

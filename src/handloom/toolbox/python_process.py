@@ -25,7 +25,7 @@ STOP_SECONDS = 0.75
 EXIT_SECONDS = 1.0
 PIPE_BYTES = 65_536
 DRAIN_READS = 64
-WORKER = Path(__file__).with_name("python_worker.py")
+WORKER = "handloom.toolbox.python_worker"
 
 KEPT = {
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -266,7 +266,7 @@ async def _spawn(workspace: Path, memory_mb: int, control: int, output: int) -> 
     """
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(WORKER), str(control), str(memory_mb << 20), str(workspace)),
+            *(sys.executable, "-P", "-m", WORKER, str(control), str(memory_mb << 20), str(workspace)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,

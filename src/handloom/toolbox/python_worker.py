@@ -1,6 +1,6 @@
 """The child process of `python_execute`: reads code from a socket, runs it, replies; standard library only.
 
-Started as `python -P python_worker.py CONTROL_FD MEMORY_BYTES WORKSPACE`. One JSON object a line: `{"nonce", "code"}` comes in,
+Started as `python -P -m handloom.toolbox.python_worker CONTROL_FD MEMORY_BYTES WORKSPACE`. One JSON object a line: `{"nonce", "code"}` comes in,
 `{"nonce", "ok", "text", "figures"}` goes out. What the code prints goes to fd 1 and 2 and never into the reply.
 """
 
@@ -13,7 +13,6 @@ import itertools
 import json
 import linecache
 import os
-import re
 import resource
 import signal
 import sys
@@ -24,8 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from handloom.toolbox.python_source import hint, parsed, readable, run_command, write_file
+
 VALUE_CHARS = 32_000
-MOST_JOINS = 100
 ERROR_CHARS = 8_000
 FIGURES = 10
 FIGURE_PIXELS = 4_000
@@ -38,8 +38,6 @@ _builtins = dict(builtins.__dict__)
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _IS_COROUTINE = 0x80  # inspect.CO_COROUTINE, without the import
-_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
-_ESCAPE = re.compile(r"\\([nt\"'\\])")
 
 
 class Session:
@@ -53,6 +51,7 @@ class Session:
         self._pid = _getpid()
         self._names = (f"<call-{number}>" for number in itertools.count(1))
         self._runner: Any = None
+        _builtins.update(__write_file__=write_file, __run_command__=run_command)
 
     def serve(self) -> None:
         """Answer requests until the parent closes the socket."""
@@ -154,49 +153,6 @@ def _writer(fd: int) -> TextIO:
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def readable(code: str) -> str:
-    """The code without a Markdown fence; newlines that arrived as two characters are decoded when only that makes it Python."""
-    if fenced := _FENCE.match(code):
-        code = fenced[1]
-    if is_python(code):
-        return code
-    if "\\n" not in code or "\n" in code.strip():
-        return rejoined(code)
-    decoded = _ESCAPE.sub(lambda escape: {"n": "\n", "t": "\t"}.get(escape[1], escape[1]), code)
-    return decoded if is_python(decoded) else code
-
-
-def rejoined(code: str) -> str:
-    """The code with an escape where a line breaks inside a quoted string; it has no other meaning, the model escaped it once too seldom for JSON."""
-    lines = code.split("\n")
-    for _ in range(MOST_JOINS):
-        try:
-            parsed("\n".join(lines), "<guess>")
-        except SyntaxError as error:
-            at = (error.lineno or 0) - 1
-            if not error.msg.startswith("unterminated") or "triple" in error.msg or not 0 <= at < len(lines) - 1:
-                return code
-            lines[at : at + 2] = [f"{lines[at]}\\n{lines[at + 1]}"]
-        except (ValueError, MemoryError, RecursionError, OverflowError):
-            return code
-        else:
-            return "\n".join(lines)
-    return code
-
-
-def parsed(code: str, name: str) -> ast.Module:
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
-    return compile(code, name, "exec", flags, dont_inherit=True)
-
-
-def is_python(code: str) -> bool:
-    try:
-        parsed(code, "<guess>")
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
-        return False
-    return True
-
-
 def shown(value: object) -> str:
     """The value as a notebook shows it: its `repr`, bounded; nothing for None."""
     if value is None:
@@ -214,26 +170,9 @@ def explained(error: BaseException, name: str, workspace: str) -> str:
         report = (
             _report(error, name, workspace).rstrip().replace(name, "<code>")
         )  # the same mistake reads the same each time
-        return bounded(report + _hint(error), ERROR_CHARS)
+        return bounded(report + hint(error), ERROR_CHARS)
     except Exception:  # noqa: BLE001 - no memory, or an exception type that defends itself
         return f"{type(error).__name__} (its traceback cannot be shown)"
-
-
-def _hint(error: BaseException) -> str:
-    """What to do about the mistakes that small models make most and mend least."""
-    match error:
-        case ModuleNotFoundError():
-            return "\nIt is not installed: do it with the standard library (csv, json, re, statistics, sqlite3, pathlib, ...)."
-        case SyntaxError(text=str(text)) if "; " in text or ": " in text:
-            return "\nWrite each statement on a line of its own, with real line breaks and indentation."
-        case NameError(name=str(name)) if name in sys.stdlib_module_names:
-            return f"\nWrite `import {name}` first."
-        case NameError():
-            return "\nNo code has set it. What another tool showed is not in Python: read the file, or define it first."
-        case FileNotFoundError():
-            return f"\nFiles here: {', '.join(sorted(path.name for path in Path().iterdir())[:20]) or 'none'}"
-        case _:
-            return ""
 
 
 def _report(error: BaseException, name: str, workspace: str) -> str:

@@ -1,0 +1,103 @@
+"""The Python that a model meant: fences, notebook lines and lost escapes are read as what they stand for; standard library only.
+
+Only what has one possible meaning is changed, and only where the code is no Python as it came.
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+MOST_JOINS = 100
+_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
+_COMMAND = re.compile(r"^([ \t]*)!(.+)$", re.MULTILINE)
+_ESCAPE = re.compile(r"\\([nt\"'\\])")
+
+
+def readable(code: str) -> str:
+    """The code without a Markdown fence; newlines that arrived as two characters are decoded when only that makes it Python."""
+    if fenced := _FENCE.match(code):
+        code = fenced[1]
+    if is_python(code):
+        return code
+    if noted := notebook(code):
+        return noted
+    if "\\n" not in code or "\n" in code.strip():
+        return rejoined(code)
+    decoded = _ESCAPE.sub(lambda escape: {"n": "\n", "t": "\t"}.get(escape[1], escape[1]), code)
+    return decoded if is_python(decoded) else code
+
+
+def notebook(code: str) -> str:
+    """A notebook's cell as plain Python: `%%writefile NAME` writes the rest into a file, `!command` runs a command; empty when it is none."""
+    head, _, rest = code.lstrip("\n").partition("\n")
+    if head.startswith("%%writefile ") and (name := head.split()[-1].strip("'\"")):
+        return f"__write_file__({name!r}, {rest + chr(10)!r})"
+    if not _COMMAND.search(code):
+        return ""
+    plain = _COMMAND.sub(lambda line: f"{line[1]}__run_command__({line[2].strip()!r})", code)
+    return plain if is_python(plain) else ""
+
+
+def write_file(name: str, text: str) -> None:
+    """What `%%writefile` does."""
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    sys.stdout.write(f"wrote {name}\n")
+
+
+def run_command(command: str) -> None:
+    """What `!command` does: both streams appear as they come. Raises: CalledProcessError for a status that is not 0."""
+    import subprocess
+
+    sys.stdout.flush()
+    subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, check=True)  # noqa: S602 - the model's command
+
+
+def rejoined(code: str) -> str:
+    """The code with an escape where a line breaks inside a quoted string; it has no other meaning, the model escaped it once too seldom for JSON."""
+    lines = code.split("\n")
+    for _ in range(MOST_JOINS):
+        try:
+            parsed("\n".join(lines), "<guess>")
+        except SyntaxError as error:
+            at = (error.lineno or 0) - 1
+            if not error.msg.startswith("unterminated") or "triple" in error.msg or not 0 <= at < len(lines) - 1:
+                return code
+            lines[at : at + 2] = [f"{lines[at]}\\n{lines[at + 1]}"]
+        except (ValueError, MemoryError, RecursionError, OverflowError):
+            return code
+        else:
+            return "\n".join(lines)
+    return code
+
+
+def parsed(code: str, name: str) -> ast.Module:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+    return compile(code, name, "exec", flags, dont_inherit=True)
+
+
+def is_python(code: str) -> bool:
+    try:
+        parsed(code, "<guess>")
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def hint(error: BaseException) -> str:
+    """What to do about the mistakes that small models make most and mend least."""
+    match error:
+        case ModuleNotFoundError():
+            return "\nIt is not installed: do it with the standard library (csv, json, re, statistics, sqlite3, pathlib, ...)."
+        case SyntaxError(text=str(text)) if "; " in text or ": " in text:
+            return "\nWrite each statement on a line of its own, with real line breaks and indentation."
+        case NameError(name=str(name)) if name in sys.stdlib_module_names:
+            return f"\nWrite `import {name}` first."
+        case NameError():
+            return "\nNo code has set it. What another tool showed is not in Python: read the file, or define it first."
+        case FileNotFoundError():
+            return f"\nFiles here: {', '.join(sorted(path.name for path in Path().iterdir())[:20]) or 'none'}"
+        case _:
+            return ""
