@@ -108,6 +108,16 @@ assert slugify("  Many   spaces ") == "many-spaces", slugify("  Many   spaces ")
 print("all tests pass")
 """
 
+CALC = '''def add(a, b):
+    """The sum of a and b."""
+    return a - b
+'''
+TEST_CALC = """from calc import add
+
+assert add(2, 3) == 5, f"add(2, 3) gave {add(2, 3)}"
+print("all tests pass")
+"""
+
 TASKS: tuple[Task, ...] = (
     Task("days", "How many days are there between 2023-07-04 and 2025-03-19?", says("624")),
     Task("primes", "What is the sum of all prime numbers below 2000?", says("277050")),
@@ -151,6 +161,12 @@ TASKS: tuple[Task, ...] = (
         "Running test_slug.py fails. Fix slug.py so that the test passes, and leave the test as it is.",
         unchanged("test_slug.py", TEST_SLUG, passes("test_slug.py")),
         {"slug.py": SLUG, "test_slug.py": TEST_SLUG},
+    ),
+    Task(
+        "repair sign",
+        "The test test_calc.py fails. Find the mistake in calc.py and correct it so that the test passes.",
+        unchanged("test_calc.py", TEST_CALC, passes("test_calc.py")),
+        {"calc.py": CALC, "test_calc.py": TEST_CALC},
     ),
     Task(
         "dependent steps",

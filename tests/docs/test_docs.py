@@ -7,8 +7,10 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -23,6 +25,7 @@ from handloom import config
 from handloom.cli import codes
 from handloom.cli.app import app
 from handloom.events import Envelope, Event
+from handloom.llm.profiles import ToolMode
 from handloom.testing.network import forbid_network
 from handloom.testing.server import ScriptedServer, Step, reply
 
@@ -109,8 +112,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(example: CodeExample, eval_example: EvalExample) -> dict[str, Any]:
     """The names that an example leaves behind. A failing one raises with made-up frames, which nothing can print, so it is told in words."""
     eval_example.set_config(line_length=120)
+    # The formatter writes `# > ` before what is printed, pytest-examples looks for `#> `.
+    shown = re.sub(r"^( *)# > ", r"\1#> ", example.source, flags=re.MULTILINE)
     try:
-        return eval_example.run_print_check(example)
+        return eval_example.run_print_check(replace(example, source=shown))
     except Exception as error:  # noqa: BLE001  # whatever an example raises is its fault to tell
         said = "".join(traceback.format_exception_only(error))
     return pytest.fail(f"{named(example.path)}:{example.start_line}: {said}", pytrace=False)
@@ -257,6 +262,35 @@ def test_the_page_of_settings_names_each_one_with_its_default_and_no_other(
         if section is not config.Settings or name not in below
     }
     assert dict(rows) == expected
+
+
+def test_the_page_of_models_names_each_tool_mode() -> None:
+    section = sections(DOCS / "how-to" / "models.md", "##")["How tools reach the model"]
+    rows = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert rows[0] == "tool_mode"
+    assert sorted(rows[1:]) == sorted(get_args(ToolMode))
+
+
+# Development
+
+
+def test_the_page_of_rules_names_each_recipe_and_no_other() -> None:
+    recipes = set(re.findall(r"^([\w-]+)(?: \*args)?:(?!=)", read(ROOT / "justfile"), re.MULTILINE)) - {"default"}
+    assert set(re.findall(r"^\| `just ([\w-]+)`", read(ROOT / "AGENTS.md"), re.MULTILINE)) == recipes
+
+
+def test_the_map_draws_the_layers_that_are_checked() -> None:
+    contracts = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    checked = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    drawn = next(block for block in blocks(DOCS / "architecture.md", "text") if block.startswith("__main__"))
+    assert [line.split("  ")[0] for line in drawn.splitlines()] == checked
+
+
+def test_the_map_names_each_module() -> None:
+    tree = next(block for block in blocks(DOCS / "architecture.md", "text") if block.startswith("src/handloom/"))
+    names = set(re.findall(r"\w+", tree))
+    modules = {path.stem for path in (ROOT / "src" / "handloom").rglob("*.py")} - {"__init__"}
+    assert sorted(modules - names) == []
 
 
 # Pages

@@ -76,14 +76,13 @@ class Agent:
         """Show the model what there is now, and take in its reply."""
         await self._prepare(run)
         tools = await self.toolbox(run)
-        offered = tuple(tool.spec for tool in tools.values())
-        system = render(self.prompt.system, self.values)
-        schema = self.output.schema if self.output and not offered else None
+        reform = run.memory.messages[-1].origin == "rejected"  # the answer is known, its form is not: nothing but the form is asked for
+        offered = () if reform else tuple(tool.spec for tool in tools.values())
         request = Request(
-            system=system,
+            system=render(self.prompt.system, self.values),
             tools=offered,
             withheld=frozenset(advice.withheld(run.memory)),
-            schema=schema,
+            schema=self.output.schema if self.output and not offered else None,
             temperature=advice.temperature(run.memory),
         )
         await context.fit(run, self.model, request, self.max_messages)
@@ -114,7 +113,7 @@ class Agent:
     async def _prepare(self, run: Run) -> None:
         """Add the loop's notes and the next-step prompt, unless a stopped run had got so far."""
         memory = run.memory
-        if memory.messages and memory.messages[-1].origin == "next_step":
+        if memory.messages and memory.messages[-1].origin in ("next_step", "rejected"):
             return
         if note := advice.note(memory):
             await run.add(Message.user(note, origin="note"))
