@@ -159,12 +159,11 @@ def _profile(loaded: Loaded, section: ModelSettings, service: str, name: str) ->
     """What is known of a model: the table, then what a probe remembered, then what the settings say."""
     fields = ("tool_mode", "dialect", "vision", "json_schema", "max_context", "max_output", "temperature")
     remembered = remembered_profiles(loaded.folders).get(f"{service} {name}", {})
-    said = {key: value for key in fields if (value := getattr(section, key)) is not None}
-    price = loaded.settings.prices.get(name)
-    prices = {"price": Price(**price.model_dump())} if price else {}
-    return replace(
-        profile_for(name), **{key: value for key, value in remembered.items() if key in fields}, **said, **prices
-    )
+    known = {key: value for key, value in remembered.items() if key in fields}
+    known |= {key: value for key in fields if (value := getattr(section, key)) is not None}
+    if price := loaded.settings.prices.get(name):
+        known["price"] = Price(**price.model_dump())
+    return replace(profile_for(name), **known)
 
 
 def remembered_profiles(folders: Folders) -> dict[str, Json]:

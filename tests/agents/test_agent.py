@@ -379,8 +379,14 @@ async def test_five_hundred_turns_with_ten_kilobytes_each_stay_valid_and_small()
 async def test_an_answer_of_the_wrong_form_is_asked_for_by_its_schema_alone() -> None:
     output = Output.of({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
     model = ScriptedModel([calls(("add", {"a": 3, "b": 4})), "It is seven.", '{"n": 7}'])
-    agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(add, terminate_tool(output.schema)), output=output)
+    agent = Agent(
+        name="t", prompt=toolcall.PROMPT, model=model, tools=(add, terminate_tool(output.schema)), output=output
+    )
     result, _, _ = await work(agent)
     assert (result.status, output.parse(result.answer)) == ("success", {"n": 7})
-    assert [(bool(request.tools), request.schema is not None) for request in model.requests] == [(True, False), (True, False), (False, True)]
+    assert [(bool(request.tools), request.schema is not None) for request in model.requests] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
     assert model.requests[2].messages[-1].origin == "rejected"

@@ -10,6 +10,7 @@ from handloom.events import (
     QuestionAsked,
     RunEnded,
     RunStarted,
+    ToolCalled,
     ToolReturned,
     TurnStarted,
 )
@@ -33,6 +34,8 @@ def _blocks(event: Event) -> list[str]:
             return [] if message.origin == "next_step" else [_quoted(message.text)]
         case ModelReplied(message=message):
             return [message.text] if message.text.strip() else []
+        case ToolCalled():
+            return []  # its result shows the call
         case ToolReturned(call=call, result=result):
             return [
                 f"**{call.name}** ({'ok' if result.ok else 'failed'}, {event.seconds:.1f} s)",
