@@ -89,10 +89,15 @@ async def open_model(loaded: Loaded, spec: str = "", progress: Progress | None =
     Raises: ConfigError when there is none, or its parts are missing.
     """
     section = _section(loaded, spec)
-    first = await _open_named(loaded, spec, progress)
-    if not section.fallback:
-        return first
-    return FallbackModel([first, *[await _open_named(loaded, other, progress) for other in section.fallback]])
+    models: list[Model] = []
+    try:
+        for name in (spec, *section.fallback):
+            models.append(await _open_named(loaded, name, progress))  # noqa: PERF401 - those opened before a failure are closed
+    except BaseException:
+        for model in models:
+            await model.aclose()
+        raise
+    return FallbackModel(models) if section.fallback else models[0]
 
 
 def _section(loaded: Loaded, spec: str) -> ModelSettings:
@@ -325,7 +330,8 @@ def _merged(old: Wishes, new: Wishes) -> Wishes:
 
 
 def _output(wishes: Wishes, given: Given) -> Output | None:
-    return given.output or (Output.of(wishes.output) if wishes.output is not None else None)
+    own = given.output or (given.agent.output if given.agent else None)
+    return own or (Output.of(wishes.output) if wishes.output is not None else None)
 
 
 @contextmanager

@@ -34,16 +34,17 @@ def withheld(memory: Memory) -> set[str]:
 
 
 def check_calls(memory: Memory, calls: Sequence[ToolCall]) -> None:
-    """Raises: StuckError when a reply calls a tool that was withheld from it."""
-    if withheld(memory).isdisjoint(call.name for call in calls):
-        return
+    """Raises: StuckError when a reply makes the very calls again that were withheld from it."""
     rounds = memory.rounds()
-    raise StuckError(
-        f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {'; '.join(f'{name} {arguments} gave {result}' for name, arguments, result, _ in rounds[-1])[:300]}"
-    )
+    if not withheld(memory) or [(call.name, call.arguments_json) for call in calls] != [
+        made[:2] for made in rounds[-1]
+    ]:
+        return
+    said = "; ".join(f"{name} {arguments} gave {result}" for name, arguments, result, _ in rounds[-1])[:300]
+    raise StuckError(f"the agent made the same call {repeats(rounds) + 1} times and did not change its way: {said}")
 
 
-def temperature(memory: Memory) -> float | None:
+def temperature(memory: Memory, usual: float) -> float | None:
     """Chance for a model that goes in circles: the more often it repeated itself or failed in a row, the more; None while it does well."""
     rounds = memory.rounds()
     failures = 0
@@ -52,7 +53,7 @@ def temperature(memory: Memory) -> float | None:
             break
         failures += 1
     circles = max(repeats(rounds), failures) - 1
-    return min(1.0, 0.2 + 0.3 * circles) if circles > 0 else None
+    return max(usual, min(1.0, 0.2 + 0.3 * circles)) if circles > 0 else None
 
 
 def repeats(rounds: Sequence[Round]) -> int:

@@ -55,7 +55,9 @@ class Agent:
     async def answer(self, run: Run) -> Answer | None:
         """The answer in memory, once it has the form that was asked for."""
         answer = run.memory.answer()
-        if answer is not None and (doubt := advice.challenge(run.memory, self.model.profile.challenges)):
+        if answer is not None and (
+            doubt := advice.challenge(run.memory, self.model.profile.challenges if self.tools else 0)
+        ):
             await run.add(Message.user(doubt, origin="challenged"))
             return None
         if answer is None or self.output is None or answer.status == "failure":
@@ -63,12 +65,9 @@ class Agent:
         problem = self.output.problem(answer.text)
         if problem:
             advice.check_rejections(run.memory, problem)
-            await run.add(
-                Message.user(
-                    f"This is no answer of the form asked for: {problem}. Give the whole answer again, corrected.",
-                    origin="rejected",
-                )
-            )
+            form = msgspec.json.encode(self.output.schema).decode()
+            words = f"This is no answer of the form asked for: {problem}. Give the whole answer again as JSON of this schema: {form}"
+            await run.add(Message.user(words, origin="rejected"))
             return None
         return answer
 
@@ -85,7 +84,7 @@ class Agent:
             tools=offered,
             withheld=frozenset(advice.withheld(run.memory)),
             schema=self.output.schema if self.output and not offered else None,
-            temperature=advice.temperature(run.memory),
+            temperature=advice.temperature(run.memory, self.model.profile.temperature or 0.0),
         )
         await context.fit(run, self.model, request, self.max_messages)
         try:

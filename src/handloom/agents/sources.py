@@ -1,9 +1,12 @@
 """StateSource: something outside the conversation that an agent sees anew each turn (a browser, a working directory, a plan)."""
 
 import asyncio
+import codecs
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -39,27 +42,30 @@ class WorkspaceFiles:
 def _listing(folder: Path, task: str) -> str:
     names = _names(folder)
     shown = ", ".join(names[:MOST_NAMES]) or "none"
-    named = [name for name in names if name in task or Path(name).name in task]
-    return "".join(
-        [
-            shown,
-            " and more" if len(names) > MOST_NAMES else "",
-            *(_beginning(folder / name, name) for name in named[:MOST_SHOWN]),
-        ]
+    beginnings = filter(None, (_beginning(folder / name, name) for name in names if _is_named(name, task)))
+    return "".join([shown, " and more" if len(names) > MOST_NAMES else "", *islice(beginnings, MOST_SHOWN)])
+
+
+def _is_named(name: str, task: str) -> bool:
+    """Whether the task names the file, with or without its folder, and not as a part of another word."""
+    last = name.rpartition("/")[2]
+    return any(
+        re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(word)}(?![A-Za-z0-9_-])", task) for word in (name, last) if word
     )
 
 
 def _beginning(path: Path, name: str) -> str:
-    """The first lines of a text file under its name; nothing for folders, other kinds of files and binary ones."""
+    """The first lines of a text file under its name; nothing for folders, other kinds of files and what is no UTF-8."""
     try:
         if not path.is_file():
             return ""
         with path.open("rb") as file:
-            text = file.read(SHOWN_BYTES).decode("utf-8", "strict" if path.stat().st_size <= SHOWN_BYTES else "ignore")
+            data = file.read(SHOWN_BYTES + 1)
+        text = codecs.getincrementaldecoder("utf-8")().decode(data[:SHOWN_BYTES])
     except (OSError, UnicodeDecodeError):
         return ""
     lines = text.splitlines()
-    more = "\n..." if len(lines) > SHOWN_LINES or path.stat().st_size > SHOWN_BYTES else ""
+    more = "\n..." if len(lines) > SHOWN_LINES or len(data) > SHOWN_BYTES else ""
     return f"\n{name}:\n" + "\n".join(lines[:SHOWN_LINES]) + more if lines and "\0" not in text else ""
 
 

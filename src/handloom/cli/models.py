@@ -20,6 +20,7 @@ def listing() -> None:
     remembered = wiring.remembered_profiles(loaded.folders)
     rows = [("(default)", llm.model, llm.base_url)] if llm.model else []
     rows += [(name, section.model, section.base_url) for name, section in llm.named.items()]
+    rows = [(name, model, wiring.EMBEDDED if model.startswith("local") else url) for name, model, url in rows]
     for name, model, url in rows:
         found = remembered.get(f"{url} {model}", {})
         print(f"{name:<12} {model:<40} {url}{_tools(found)}")
@@ -62,7 +63,10 @@ async def _probe(spec: str) -> Findings:
 
     try:
         findings = await ask(make)
-        wiring.remember_profile(loaded.folders, model.endpoint.identity, model.name, findings.remembered())
+        found = findings.remembered()
+        if model.profile.tool_mode == "code":
+            del found["tool_mode"]  # the form was chosen by measuring whole tasks, which says more than a probe
+        wiring.remember_profile(loaded.folders, model.endpoint.identity, model.name, found)
         return findings
     finally:
         for opened in (model, *made):

@@ -5,13 +5,13 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from handloom import config, wiring
 from handloom.cli import codes
-from handloom.cli.ids import find
+from handloom.cli.ids import MANY, find
 from handloom.errors import ConfigError
 from handloom.events import Event, encode
 from handloom.messages import ImagePart, Json, is_object
@@ -218,20 +218,21 @@ def _loaded(folder: Path) -> config.Loaded:
 
 
 def _last_conversation(loaded: config.Loaded, folder: Path) -> str:
-    for summary in wiring.open_store(loaded).recent(1_000):
-        if summary.workspace == str(folder):
-            return summary.id
+    with closing(wiring.open_store(loaded)) as store:
+        for summary in store.recent(MANY):
+            if summary.workspace == str(folder):
+                return summary.id
     raise ConfigError(f"there is no earlier conversation in {folder}; run without -c")
 
 
 def _known(loaded: config.Loaded, run_id: str) -> str:
     """The run that is named, or the newest that can go on."""
-    store = wiring.open_store(loaded)
-    if run_id:
-        return find(store, run_id)
-    for summary in store.recent(1_000):
-        if summary.status in ("suspended", "running") and not store.is_open(summary.id):
-            return summary.id
+    with closing(wiring.open_store(loaded)) as store:
+        if run_id:
+            return find(store, run_id)
+        for summary in store.recent(MANY):
+            if summary.status in ("suspended", "running") and not store.is_open(summary.id):
+                return summary.id
     raise ConfigError("no run waits to go on; `handloom runs list` shows them all")
 
 

@@ -44,7 +44,7 @@ def format_messages(
     system: str, messages: Sequence[Message], tools: Sequence[ToolSpec], profile: Profile
 ) -> list[Json]:
     """Provider dicts in order; what follows a reply is one user message."""
-    out: list[Json] = [{"role": "system", "content": system_prompt(system, tools)}]
+    out: list[Json] = [{"role": "system", "content": system_prompt(system, tools) if tools else system}]
     for message in messages:
         match message.role:
             case "assistant":

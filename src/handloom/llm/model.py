@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A complete reply. `mode` is how tools were offered (`native`, `structured`, `text`), `finish` the provider's reason (`stop`, `tool_calls`, `length`)."""
+    """A complete reply. `mode` is how tools were offered (`native`, `structured`, `text`, `code`), `finish` the provider's reason (`stop`, `tool_calls`, `length`)."""
 
     message: Message
     usage: Usage = field(default_factory=Usage)

@@ -133,20 +133,16 @@ class OpenAIModel:
         """The request as the service gets it, without the streaming fields."""
         profile = self.profile
         body: Json = {"model": self.name}
-        if request.tools and self._mode == "structured":
-            body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
-            body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
-        elif request.tools and self._mode == "code":
-            body["messages"] = code.format_messages(request.system, request.messages, request.tools, profile)
-            body["stop"] = [code.STOP]
-        elif request.tools and self._mode == "text":
-            body["messages"] = structured.format_messages(request.system, request.messages, request.tools, profile)
-        else:
-            body["messages"] = wire.format_messages(request.system, request.messages, profile)
-            if request.tools:
-                body["tools"] = wire.format_tools(request.allowed)
-            elif request.schema is not None and profile.json_schema:
+        body["messages"] = self._messages(request)
+        if not request.tools:
+            if request.schema is not None and profile.json_schema:
                 body["response_format"] = _json_schema("answer", request.schema)
+        elif self._mode == "structured":
+            body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
+        elif self._mode == "code":
+            body["stop"] = [code.STOP]
+        elif self._mode == "native":
+            body["tools"] = wire.format_tools(request.allowed)
         body[profile.max_tokens_name] = request.max_tokens or profile.max_output
         temperature = request.temperature if request.temperature is not None else profile.temperature
         if profile.temperature is not None and temperature is not None:
@@ -154,6 +150,16 @@ class OpenAIModel:
         if request.temperature is not None:
             body |= self.endpoint.variety
         return body | dict(self.endpoint.extra_body)
+
+    def _messages(self, request: Request) -> list[Json]:
+        """The conversation in the form of the mode, also for requests without tools: what was said before keeps its form."""
+        match self._mode:
+            case "code":
+                return code.format_messages(request.system, request.messages, request.tools, self.profile)
+            case "structured" | "text":
+                return structured.format_messages(request.system, request.messages, request.tools, self.profile)
+            case "native" | "auto":
+                return wire.format_messages(request.system, request.messages, self.profile)
 
     # Streaming
 

@@ -50,12 +50,13 @@ _OPENAI = Profile(
     tool_mode="native", vision=True, max_context=128_000, max_output=16_000, max_tokens_name="max_completion_tokens"
 )
 _REASONING = replace(_OPENAI, temperature=None, max_context=200_000, max_output=32_000)
-_SMALL = Profile(tool_mode="code", dialect="qwen", max_output=1_024, challenges=3, tools=frozenset({"python_execute"}))
+_SMALL = Profile(tool_mode="structured", dialect="qwen", max_output=1_024, challenges=3)
+_SMALL_CODER = replace(_SMALL, tool_mode="code", tools=frozenset({"python_execute"}))
 
 # (pattern on the lower-case name, profile). Prices are the public list prices of November 2026 where known; config can extend them.
 _TABLE: tuple[tuple[str, Profile], ...] = (
-    (r"qwen2\.5-coder-(0\.5|1\.5|3)b", _SMALL),
-    (r"qwen.*-(0\.5|0\.6|1\.5|1\.7|3|4)b", _SMALL),
+    (r"qwen.*coder.*[-:_](0\.5|1\.5|3)b(?!\w)", _SMALL_CODER),
+    (r"qwen.*[-:_](0\.5|0\.6|1\.5|1\.7|3|4)b(?!\w)", _SMALL),
     (r"(^|/)(o[134](-|$)|gpt-5|gpt-6)", _REASONING),
     (r"gpt-4o-mini", replace(_OPENAI, price=Price(prompt=0.15, completion=0.60, cached=0.075))),
     (r"gpt-4o", replace(_OPENAI, price=Price(prompt=2.50, completion=10.0, cached=1.25))),

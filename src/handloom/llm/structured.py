@@ -75,7 +75,9 @@ def format_messages(
 ) -> list[Json]:
     """Provider dicts in order; what follows a reply (results, prompts) is one user message, since strict chat templates want roles to alternate."""
     form = FORMS[profile.dialect]
-    out: list[Json] = [{"role": "system", "content": system_prompt(system, tools, profile.dialect)}]
+    out: list[Json] = [
+        {"role": "system", "content": system_prompt(system, tools, profile.dialect) if tools else system}
+    ]
     for message in messages:
         match message.role:
             case "assistant":
