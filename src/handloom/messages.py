@@ -65,11 +65,13 @@ class ToolCall(Value, frozen=True):
 class ToolResult(Value, frozen=True):
     """What a tool gave back. `ok` tells success from failure; the words of the text never do.
 
-    `spill` names a file of the run's folder that holds the complete text when `text` is cut.
+    `silent` says that the tool had nothing to show and `text` only says so. `spill` names a file of the run's folder that holds the complete text
+    when `text` is cut.
     """
 
     text: str = ""
     ok: bool = True
+    silent: bool = False
     images: tuple[ImagePart, ...] = ()
     spill: str = ""
 
@@ -112,7 +114,7 @@ class Usage(Value, frozen=True):
 class Message(Value, frozen=True):
     """One entry of a conversation. The system prompt is no message: it is never stored.
 
-    `origin` says why a user message is there. A tool's message has `call_id`, `name` and `ok`.
+    `origin` says why a user message is there. A tool's message has `call_id`, `name`, `ok` and `silent`.
     `provider_data` is opaque and goes back to the provider that sent it.
     """
 
@@ -123,6 +125,7 @@ class Message(Value, frozen=True):
     call_id: str = ""
     name: str = ""
     ok: bool = True
+    silent: bool = False
     spill: str = ""
     provider_data: Json = {}
 
@@ -153,6 +156,7 @@ class Message(Value, frozen=True):
             call_id=call.id,
             name=call.name,
             ok=result.ok,
+            silent=result.silent,
             spill=result.spill,
         )
 

@@ -9,7 +9,7 @@ from handloom.agents.sources import WorkspaceFiles
 from handloom.journal import MemoryStore
 from handloom.llm import structured
 from handloom.llm.profiles import Profile, profile_for
-from handloom.messages import Message
+from handloom.messages import Message, ToolResult
 from handloom.prompts import toolcall
 from handloom.runs import Run, RunResult
 from handloom.testing.models import Script, ScriptedModel, calls, finish
@@ -129,3 +129,25 @@ def test_the_actions_of_a_tool_bind_a_reply_to_the_arguments_of_one() -> None:
     assert [sorted(each["properties"]) for each in arguments] == [["action", "lines", "path"], ["action"]]
     assert [each["required"] for each in arguments] == [["action", "path"], ["action"]]
     assert arguments[1]["properties"]["action"] == {"const": "stop"}
+
+
+async def test_an_end_before_anything_was_seen_is_questioned() -> None:
+    result, model, messages = await play("It is 42.", calls(("work", {"n": 1})), "It is 1.")
+    assert (result.answer, len(model.requests)) == ("It is 1.", 3)
+    assert "not checked" in next(message.text for message in messages if message.origin == "challenged")
+    result, _, _ = await play("Hello!", "Hello!")
+    assert result.answer == "Hello!", "an answer that needs no look is given twice"
+
+
+async def test_an_end_after_a_call_that_showed_nothing_is_questioned() -> None:
+    @tool(effects={"execute"})
+    def write() -> ToolResult:
+        """Write."""
+        return ToolResult(text="(no output)", silent=True)
+
+    model = ScriptedModel(
+        [calls(("write", {})), "written", calls(("work", {"n": 1})), "written and seen"], profile=SMALL
+    )
+    run = await Run.start("task", store=MemoryStore(), workspace=Path("/"))
+    result = await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(write, work)).run)
+    assert result.answer == "written and seen"

@@ -527,7 +527,7 @@ async def test_other_broken_strings_stay_errors(python: Python):
 
 async def test_a_cell_can_write_a_file(python: Python, tmp_path: Path):
     result = await python("%%writefile 新/fizz.py\nprint('a\\n')\nprint(2)")
-    assert (result.ok, result.text) == (True, "wrote 新/fizz.py")
+    assert (result.ok, result.silent, result.text) == (True, True, "(wrote 新/fizz.py; it was not run)")
     assert (tmp_path / "新" / "fizz.py").read_text(encoding="utf-8") == "print('a\\n')\nprint(2)\n"
 
 
@@ -541,3 +541,13 @@ async def test_a_command_that_fails_is_a_failure_with_its_output(python: Python)
     assert not result.ok
     assert "no such thing" in result.text
     assert "returned non-zero exit status 1" in result.text
+
+
+async def test_code_that_only_defines_something_says_that_no_file_was_written(python: Python):
+    result = await python("import os\n\ndef add(a, b):\n    return a + b")
+    assert result.ok
+    assert "no file was written" in result.text
+    assert result.silent
+    assert "%%writefile" in result.text
+    assert (await python("add(1, 2)")).text == "3"
+    assert [(await python(code)).silent for code in ("x = 1", "print(x)", "x")] == [True, False, False]

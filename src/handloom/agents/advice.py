@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from handloom.errors import StuckError
 from handloom.memory import TERMINATE, Memory, Round
-from handloom.messages import ToolCall
+from handloom.messages import Message, ToolCall
 
 NOTED, FORCED = 3, 4  # rounds with the same calls and results
 SILENT = 2  # empty or cut replies in a row that are forgiven
@@ -82,15 +82,24 @@ def silences(memory: Memory) -> int:
 
 
 def challenge(memory: Memory, most: int) -> str:
-    """A word to a model that wants to end without having looked, or right after a call that failed; at most `most` times a task, else nothing."""
+    """A word to a model that wants to end without having looked, right after a call that failed, or before it has seen anything; else nothing.
+
+    It is said at most `most` times a task.
+    """
     since = memory.since_task()
     asked = sum(message.origin == "challenged" for message in since)
     last = next((message for message in reversed(since) if message.role == "tool" and message.name != TERMINATE), None)
-    if asked >= most or (last is not None and last.ok) or (last is None and asked):
+    if asked >= most:
         return ""
-    if last is None:
-        return "You have not checked this. Find it out by running code first; if there is nothing to find out, give the same answer again."
-    return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{last.text[-300:]}"
+    match last:
+        case None if not asked:
+            return "You have not checked this. Find it out by running code first; if there is nothing to find out, give the same answer again."
+        case Message(ok=False, text=text):
+            return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{text[-300:]}"
+        case Message(silent=True, text=text):
+            return f"Not yet: your last call showed nothing. {text}\nLook at the result first: print the file, or run the test."
+        case _:
+            return ""
 
 
 def check_rejections(memory: Memory, problem: str) -> None:

@@ -28,7 +28,8 @@ async def python_execute(
     execution = await worker.execute(code, timeout)
     for name in execution.figures:
         await context.artifact(context.workspace / name, "figure")
-    return ToolResult(text=told(execution), ok=execution.ok)
+    silent = execution.ok and execution.silent and not execution.output.strip()
+    return ToolResult(text=told(execution), ok=execution.ok, silent=silent)
 
 
 def told(execution: Execution) -> str:

@@ -46,7 +46,8 @@ PRESET = {
 class Execution:
     """What one call gave: `text` is the value or the traceback, `note` what befell the process.
 
-    `late` is what threads printed before this call; `figures` are names of files in the workspace.
+    `late` is what threads printed before this call; `figures` are names of files in the workspace;
+    `silent` says that the code gave no value, whatever it printed.
     """
 
     ok: bool
@@ -55,6 +56,7 @@ class Execution:
     note: str = ""
     figures: tuple[str, ...] = ()
     late: str = ""
+    silent: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class Reply(msgspec.Struct, frozen=True):
     ok: bool
     text: str
     figures: tuple[str, ...]
+    silent: bool = False
 
 
 class LostError(Exception):
@@ -119,7 +122,7 @@ class PythonProcess:
             with contextlib.suppress(LostError):
                 await self._interrupted(nonce)
             raise
-        return Execution(reply.ok and not note, self._taken(), reply.text, note, reply.figures, late)
+        return Execution(reply.ok and not note, self._taken(), reply.text, note, reply.figures, late, reply.silent)
 
     async def aclose(self) -> None:
         """Let the process leave by itself, so that open files are flushed; kill it and what it started otherwise."""

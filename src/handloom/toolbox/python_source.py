@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 MOST_JOINS = 100
+DEFINED = "(defined for later calls; nothing was run and no file was written. To write it into a file, begin with %%writefile NAME)"
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
 _COMMAND = re.compile(r"^([ \t]*)!(.+)$", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([nt\"'\\])")
@@ -39,12 +40,25 @@ def notebook(code: str) -> str:
     return plain if is_python(plain) else ""
 
 
-def write_file(name: str, text: str) -> None:
+def only_defines(code: str) -> bool:
+    """Whether running the code can have done nothing but define functions and classes."""
+    quiet = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    body = ast.parse(code).body
+    return any(isinstance(node, quiet[:3]) for node in body) and all(isinstance(node, quiet) for node in body)
+
+
+class Note(str):
+    """The value of code that did something and showed nothing of it."""
+
+    __slots__ = ()
+
+
+def write_file(name: str, text: str) -> Note:
     """What `%%writefile` does."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    sys.stdout.write(f"wrote {name}\n")
+    return Note(f"(wrote {name}; it was not run)")
 
 
 def run_command(command: str) -> None:

@@ -1,7 +1,7 @@
 """The child process of `python_execute`: reads code from a socket, runs it, replies; standard library only.
 
 Started as `python -P -m handloom.toolbox.python_worker CONTROL_FD MEMORY_BYTES WORKSPACE`. One JSON object a line: `{"nonce", "code"}` comes in,
-`{"nonce", "ok", "text", "figures"}` goes out. What the code prints goes to fd 1 and 2 and never into the reply.
+`{"nonce", "ok", "text", "figures", "silent"}` goes out. What the code prints goes to fd 1 and 2 and never into the reply.
 """
 
 import ast
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from handloom.toolbox.python_source import hint, parsed, readable, run_command, write_file
+from handloom.toolbox.python_source import DEFINED, Note, hint, only_defines, parsed, readable, run_command, write_file
 
 VALUE_CHARS = 32_000
 ERROR_CHARS = 8_000
@@ -51,6 +51,7 @@ class Session:
         self._pid = _getpid()
         self._names = (f"<call-{number}>" for number in itertools.count(1))
         self._runner: Any = None
+        self._silent = False
         _builtins.update(__write_file__=write_file, __run_command__=run_command)
 
     def serve(self) -> None:
@@ -61,7 +62,9 @@ class Session:
                 ok, text, figures = self._call(request["code"])
                 if _getpid() != self._pid:  # the code forked, and the child fell through to here
                     _leave(0 if ok else 1)
-                self._reply({"nonce": request["nonce"], "ok": ok, "text": text, "figures": figures})
+                self._reply(
+                    {"nonce": request["nonce"], "ok": ok, "text": text, "figures": figures, "silent": self._silent}
+                )
 
     def _call(self, code: str) -> tuple[bool, str, list[str]]:
         builtins.__dict__.update(_builtins)
@@ -82,8 +85,13 @@ class Session:
 
     def _attempt(self, code: str) -> tuple[bool, str]:
         name = next(self._names)
+        self._silent = False
         try:
-            return True, shown(self._execute(readable(code), name))
+            code = readable(code)
+            value = self._execute(code, name)
+            noted = value if isinstance(value, Note) else DEFINED if value is None and only_defines(code) else ""
+            self._silent = value is None or bool(noted)
+            return True, noted or shown(value)
         except SystemExit as left:
             said = (
                 f"SystemExit: the code asked to exit with {shown(left.code) or 0}; Python goes on, variables are kept"
