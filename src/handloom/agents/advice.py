@@ -52,7 +52,12 @@ def temperature(memory: Memory, usual: float) -> float | None:
         if all(ok for *_, ok in made):
             break
         failures += 1
-    circles = max(repeats(rounds), failures) - 1
+    doubted = 0
+    for message in reversed(memory.since_task()):
+        if message.role == "tool" and message.name != TERMINATE:
+            break
+        doubted += message.origin == "challenged"
+    circles = max(repeats(rounds) - 1, failures - 1, doubted)
     return max(usual, min(1.0, 0.2 + 0.3 * circles)) if circles > 0 else None
 
 
