@@ -527,7 +527,11 @@ async def test_other_broken_strings_stay_errors(python: Python):
 
 async def test_a_cell_can_write_a_file(python: Python, tmp_path: Path):
     result = await python("%%writefile 新/fizz.py\nprint('a\\n')\nprint(2)")
-    assert (result.ok, result.silent, result.text) == (True, True, "(wrote 新/fizz.py; it was not run)")
+    assert (result.ok, result.silent, result.text) == (
+        True,
+        True,
+        "(wrote 新/fizz.py, but did not run it: !python 新/fizz.py would)",
+    )
     assert (tmp_path / "新" / "fizz.py").read_text(encoding="utf-8") == "print('a\\n')\nprint(2)\n"
 
 
@@ -551,3 +555,11 @@ async def test_code_that_only_defines_something_says_that_no_file_was_written(py
     assert "%%writefile" in result.text
     assert (await python("add(1, 2)")).text == "3"
     assert [(await python(code)).silent for code in ("x = 1", "print(x)", "x")] == [True, False, False]
+
+
+async def test_a_block_can_write_files_and_then_run_one(python: Python, tmp_path: Path):
+    result = await python(
+        "%%writefile calc.py\ndef add(a, b):\n    return a + b\n\n%%writefile test_calc.py\nfrom calc import add\nprint(add(1, 2))\n\n!python test_calc.py"
+    )
+    assert (result.ok, result.silent, result.text) == (True, False, "3")
+    assert (tmp_path / "calc.py").read_text(encoding="utf-8") == "def add(a, b):\n    return a + b\n"

@@ -66,7 +66,11 @@ def _beginning(path: Path, name: str) -> str:
         return ""
     lines = text.splitlines()
     more = "\n..." if len(lines) > SHOWN_LINES or len(data) > SHOWN_BYTES else ""
-    return f"\n{name}:\n" + "\n".join(lines[:SHOWN_LINES]) + more if lines and "\0" not in text else ""
+    if not lines or "\0" in text:
+        return ""
+    shown = "\n".join(lines[:SHOWN_LINES]) + more
+    # A program is shown as the cell that would write it, for that is the form in which a model writes it back corrected.
+    return f"\n```python\n%%writefile {name}\n{shown}\n```" if name.endswith(".py") else f"\n{name}:\n{shown}"
 
 
 def _names(folder: Path, *, depth: int = 2) -> list[str]:

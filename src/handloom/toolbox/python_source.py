@@ -12,6 +12,7 @@ MOST_JOINS = 100
 DEFINED = "(defined for later calls; nothing was run and no file was written. To write it into a file, begin with %%writefile NAME)"
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
 _COMMAND = re.compile(r"^([ \t]*)!(.+)$", re.MULTILINE)
+_WRITE = re.compile(r"^%%writefile[ \t]+(?:-a[ \t]+)?[\"']?(.+?)[\"']?[ \t]*$\n?", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([nt\"'\\])")
 
 
@@ -30,14 +31,25 @@ def readable(code: str) -> str:
 
 
 def notebook(code: str) -> str:
-    """A notebook's cell as plain Python: `%%writefile NAME` writes the rest into a file, `!command` runs a command; empty when it is none."""
-    head, _, rest = code.lstrip("\n").partition("\n")
-    if head.startswith("%%writefile ") and (name := head.split()[-1].strip("'\"")):
-        return f"__write_file__({name!r}, {rest + chr(10)!r})"
-    if not _COMMAND.search(code):
-        return ""
-    plain = _COMMAND.sub(lambda line: f"{line[1]}__run_command__({line[2].strip()!r})", code)
-    return plain if is_python(plain) else ""
+    """Notebook cells as plain Python: `%%writefile NAME` writes what follows into a file, `!command` runs a command; empty when there are none."""
+    head, *cells = _WRITE.split(code)
+    plain = [_COMMAND.sub(_as_call, head)] if head.strip() else []
+    for name, body in zip(cells[::2], cells[1::2], strict=True):
+        lines = body.strip("\n").split("\n")
+        kept = len(lines)
+        while kept and (not lines[kept - 1].strip() or lines[kept - 1].startswith("!")):
+            kept -= 1  # commands behind the file are no part of it
+        text = "\n".join(lines[:kept]) + "\n"
+        plain += [
+            f"__write_file__({name!r}, {text!r})",
+            *(_COMMAND.sub(_as_call, line) for line in lines[kept:] if line.strip()),
+        ]
+    whole = "\n".join(plain)
+    return whole if whole != code and is_python(whole) else ""
+
+
+def _as_call(line: re.Match[str]) -> str:
+    return f"{line[1]}__run_command__({line[2].strip()!r})"
 
 
 def only_defines(code: str) -> bool:
@@ -58,7 +70,9 @@ def write_file(name: str, text: str) -> Note:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return Note(f"(wrote {name}; it was not run)")
+    return Note(
+        f"(wrote {name}, but did not run it: !python {name} would)" if name.endswith(".py") else f"(wrote {name})"
+    )
 
 
 def run_command(command: str) -> None:
