@@ -12,7 +12,7 @@ from handloom.agents import Agent
 from handloom.errors import ConfigError
 from handloom.journal import MemoryStore
 from handloom.llm.fallback import FallbackModel
-from handloom.llm.openai import OpenAIModel
+from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Profile
 from handloom.prompts import toolcall
 from handloom.testing.models import FlakyModel, ScriptedModel, calls, finish
@@ -167,3 +167,33 @@ async def test_runs_in_one_process_do_not_block_each_other(home: Path) -> None:
         return (await handloom.run("x", model=model, workspace=folder)).answer
 
     assert await asyncio.gather(*(one(number) for number in range(4))) == ["0", "1", "2", "3"]
+
+
+async def test_fifty_turns_of_the_general_agent_send_few_tokens_and_each_request_is_valid(home: Path) -> None:
+    @handloom.tool(effects={"read"})
+    async def tick(n: int) -> str:
+        """Tick."""
+        return f"tock {n}"
+
+    steps = [reply(calls=[("tick", {"n": n})]) for n in range(50)]
+    store = MemoryStore()
+    with ScriptedServer([*steps, reply(calls=[("terminate", {"status": "success", "answer": "done"})])]) as server:
+        model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="native"))
+        result = await handloom.run(
+            "Tick on.", model=model, tools=(tick,), workspace=home, limits=handloom.Limits(turns=60), store=store
+        )
+        await model.aclose()
+    assert (result.answer, len(server.requests)) == ("done", 51)
+    assert result.usage.prompt_tokens <= 120_000, "four bytes a token of everything that was sent, tools included"
+    for request in server.requests:
+        messages = request.body["messages"]
+        assert messages[0]["role"] == "system"
+        assert any(message["content"] == "Tick on." for message in messages)
+        waiting: list[str] = []
+        for message in messages:
+            if message["role"] == "tool":
+                waiting.remove(message["tool_call_id"])
+            else:
+                assert not waiting
+                waiting = [call["id"] for call in message.get("tool_calls") or ()]
+        assert not waiting
