@@ -98,7 +98,7 @@ def challenge(memory: Memory, most: int) -> str:
         return ""
     match last:
         case None if not asked:
-            return "You have not checked this. Find it out by running code first; if there is nothing to find out, give the same answer again."
+            return "You have not checked this: no code was run and no file was written. Do the task with code now; only if it needs none, give the same answer again."
         case Message(ok=False, text=text):
             return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{text[-300:]}"
         case Message(silent=True, text=text):
