@@ -53,7 +53,7 @@ def solve(home: Path, tmp_path: Path) -> "Solve":
         words: tuple[str, ...], solved: Callable[[Attempt], bool], files: Mapping[str, str] | None = None
     ) -> Attempt:
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HANDLOOM_HOME": str(home)}
-        command = [sys.executable, "-m", "handloom", "run", *words, "--max-turns", "8", "--timeout", "3m"]
+        command = [sys.executable, "-m", "handloom", "run", *words, "--max-turns", str(turns), "--timeout", "3m"]
         attempts: list[Attempt] = []
         for number in range(TRIES):
             folder = tmp_path / f"工作{number}"
@@ -110,12 +110,19 @@ def test_it_reads_a_file_and_counts(solve: Solve) -> None:
 
 
 def test_it_repairs_a_failing_test(solve: Solve) -> None:
-    def passes(tried: Attempt) -> bool:
-        tested = subprocess.run([sys.executable, "test_calc.py"], cwd=tried.folder, capture_output=True, check=False)
-        return tested.returncode == 0 and tried.text("test_calc.py").strip() == TEST_CALC.strip()
+    """Judged with the test as it was given; this model repairs at once and often does not know that it is done, so its turns are few."""
 
-    words = "The test test_calc.py fails. Find the mistake in calc.py and correct it so that the test passes."
-    attempt = solve((words,), passes, {"calc.py": CALC, "test_calc.py": TEST_CALC})
+    def passes(tried: Attempt) -> bool:
+        (tried.folder / "test_calc.py").write_text(TEST_CALC, encoding="utf-8")
+        return (
+            subprocess.run(
+                [sys.executable, "test_calc.py"], cwd=tried.folder, capture_output=True, check=False
+            ).returncode
+            == 0
+        )
+
+    words = "test_calc.py fails, for add in calc.py is wrong. Write the corrected calc.py, then run test_calc.py; do not change the test."
+    attempt = solve((words,), passes, {"calc.py": CALC, "test_calc.py": TEST_CALC}, turns=3)
     assert "a + b" in attempt.text("calc.py")
 
 

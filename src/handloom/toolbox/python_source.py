@@ -70,9 +70,10 @@ def write_file(name: str, text: str) -> Note:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return Note(
-        f"(wrote {name}, but did not run it: !python {name} would)" if name.endswith(".py") else f"(wrote {name})"
-    )
+    if not name.endswith(".py"):
+        return Note(f"(wrote {name})")
+    test = path.with_name(f"test_{path.name}")
+    return Note(f"(wrote {name}, but did not run it: !python {test if test.exists() else name} would)")
 
 
 def run_command(command: str) -> None:
