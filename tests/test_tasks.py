@@ -50,7 +50,10 @@ def solve(home: Path, tmp_path: Path) -> "Solve":
     """Try a task until it is solved, three times at most: a model of this size does not find its way each time."""
 
     def solve(
-        words: tuple[str, ...], solved: Callable[[Attempt], bool], files: Mapping[str, str] | None = None
+        words: tuple[str, ...],
+        solved: Callable[[Attempt], bool],
+        files: Mapping[str, str] | None = None,
+        turns: int = 8,
     ) -> Attempt:
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HANDLOOM_HOME": str(home)}
         command = [sys.executable, "-m", "handloom", "run", *words, "--max-turns", str(turns), "--timeout", "3m"]
