@@ -75,9 +75,8 @@ class Agent:
         """Show the model what there is now, and take in its reply."""
         await self._prepare(run)
         tools = await self.toolbox(run)
-        reform = (
-            run.memory.messages[-1].origin == "rejected"
-        )  # the answer is known, its form is not: nothing but the form is asked for
+        # A rejected answer is known, only its form is not: nothing but the form is asked for.
+        reform = run.memory.messages[-1].origin == "rejected"
         offered = () if reform else tuple(tool.spec for tool in tools.values())
         request = Request(
             system=render(self.prompt.system, self.values),
