@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
-
-import msgspec
+from typing import Any, TypeVar
 
 from handloom.errors import CancelledRunError, LimitReachedError, ModelError, RunStoppedError, SuspendedError
 from handloom.events import (
@@ -28,77 +25,31 @@ from handloom.events import (
     WarningRaised,
     agent_scope,
 )
-from handloom.journal import Journal, Store, new_run_id
+from handloom.journal import Store, new_run_id
 from handloom.memory import Answer, Memory
-from handloom.messages import ImagePart, Json, Message, ToolResult, Usage
+from handloom.messages import ImagePart, Json, Message, ToolResult
+from handloom.runs.limits import Limits, amount
+from handloom.runs.recorder import Reader, Recorder
+from handloom.runs.resources import CloseableT, Resources
+from handloom.runs.result import RunResult
 from handloom.state import Question, State
 
-log = logging.getLogger(__name__)
-
 LEFT = "not done: another task was given"
-Reader = Callable[[Event], None]
 Asker = Callable[[Question], Awaitable[str | None]]
 T = TypeVar("T")
-
-
-class Closeable(Protocol):
-    async def aclose(self) -> None: ...
-
-
-CloseableT = TypeVar("CloseableT", bound=Closeable)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When a run must stop; None is no limit. `tokens` are prompt and completion together, `cost` is USD, `seconds` is time spent running."""
-
-    turns: int | None = 50
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
-
-    def spent(self, state: State) -> dict[str, tuple[float, float]]:
-        """(used, allowed) of each limit that is set."""
-        used = {
-            name: now - before for (name, now), before in zip(state.spent().items(), state.spent_before, strict=True)
-        }
-        return {name: (used[name], allowed) for name in used if (allowed := getattr(self, name)) is not None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """How a run stands when it stops. `status` is `success`, `failed` or `suspended`; `cause` says why a suspended run waits."""
-
-    run: str
-    status: str
-    answer: str = ""
-    reason: str = ""
-    cause: str = ""
-    usage: Usage = field(default_factory=Usage)
-    turns: int = 0
-    seconds: float = 0.0
-    artifacts: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
-    value: Any = None
 
 
 @dataclass
 class _Core:
     """What all spans of a run share."""
 
-    journal: Journal
-    state: State
+    recorder: Recorder
     workspace: Path
     limits: Limits
-    clock: Callable[[], float]
     asker: Asker | None
     fresh: bool  # nothing was done since the newest task was given
-    readers: list[Reader] = field(default_factory=list[Reader])
-    resources: dict[type, Closeable] = field(default_factory=dict[type, Closeable])
+    resources: Resources = field(default_factory=Resources)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    making: asyncio.Lock = field(default_factory=asyncio.Lock)
-    closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
 
 class Run:
@@ -125,8 +76,8 @@ class Run:
     ) -> "Run":
         """A new run with its task in memory. `asker` answers questions while the run waits; without one it suspends."""
         journal = store.create(new_run_id())
-        core = _Core(journal, State(), workspace, limits or Limits(), clock, asker, fresh=True, readers=list(readers))
-        run = cls(core)
+        recorder = Recorder(journal, State(), clock, list(readers))
+        run = cls(_Core(recorder, workspace, limits or Limits(), asker, fresh=True))
         await run.emit(
             RunStarted(task=task, images=images, workspace=str(workspace), settings=settings or {}, version=version)
         )
@@ -152,18 +103,8 @@ class Run:
         except BaseException:
             await journal.aclose()
             raise
-        return cls(
-            _Core(
-                journal,
-                state,
-                Path(state.workspace),
-                limits or Limits(),
-                clock,
-                asker,
-                fresh=False,
-                readers=list(readers),
-            )
-        )
+        recorder = Recorder(journal, state, clock, list(readers))
+        return cls(_Core(recorder, Path(state.workspace), limits or Limits(), asker, fresh=False))
 
     async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
         """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here.
@@ -188,15 +129,15 @@ class Run:
 
     @property
     def id(self) -> str:
-        return self._core.journal.run
+        return self._core.recorder.journal.run
 
     @property
     def state(self) -> State:
-        return self._core.state
+        return self._core.recorder.state
 
     @property
     def memory(self) -> Memory:
-        return self._core.state.memory(self.span)
+        return self.state.memory(self.span)
 
     @property
     def workspace(self) -> Path:
@@ -204,7 +145,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        return self._core.journal.folder
+        return self._core.recorder.journal.folder
 
     @property
     def limits(self) -> Limits:
@@ -219,35 +160,13 @@ class Run:
         return Run(self._core, f"{self.span}/{name}" if self.span else name)
 
     def result(self) -> RunResult:
-        state = self.state
-        return RunResult(
-            run=self.id,
-            status=state.status,
-            answer=state.answer,
-            reason=state.reason,
-            cause=state.cause,
-            usage=state.usage,
-            turns=state.turns,
-            seconds=state.seconds,
-            artifacts=tuple(state.artifacts),
-            questions=tuple(state.open_questions()),
-        )
+        return RunResult.of(self.id, self.state)
 
     # The one verb
 
     async def emit(self, *events: Event) -> None:
         """Save the events together, fold them, show them to the readers; in this order, one call at a time."""
-        core = self._core
-        if not any(event.durable for event in events):
-            for event in events:
-                self._publish(self._stamped(event, core.state.seq))
-            return
-        async with core.writing:
-            stamped = [self._stamped(event, core.state.seq + place) for place, event in enumerate(events)]
-            await core.journal.append(*stamped)
-            for event in stamped:
-                core.state.apply(event)
-                self._publish(event)
+        await self._core.recorder.record(self.span, *events)
 
     async def add(self, message: Message) -> None:
         """Put a user message into this agent's memory."""
@@ -258,17 +177,7 @@ class Run:
 
     def watch(self, reader: Reader) -> None:
         """Show every later event to `reader`, deltas included."""
-        self._core.readers.append(reader)
-
-    def _stamped(self, event: Event, seq: int) -> Event:
-        return msgspec.structs.replace(event, run=self.id, span=self.span, seq=seq, at=self._core.clock())
-
-    def _publish(self, event: Event) -> None:
-        for reader in self._core.readers:
-            try:
-                reader(event)
-            except Exception:
-                log.exception("a reader of run %s failed on %s", self.id, type(event).__name__)
+        self._core.recorder.readers.append(reader)
 
     # Turns and limits
 
@@ -296,10 +205,10 @@ class Run:
             if used >= allowed:
                 raise LimitReachedError(self._spent_all(name, used))
             if used >= 0.8 * allowed and f"limit:{name}" not in self.state.warned:
-                await self.warn(f"limit:{name}", f"{_amount(name, used)} used of {_amount(name, allowed)}")
+                await self.warn(f"limit:{name}", f"{amount(name, used)} used of {amount(name, allowed)}")
 
     def _spent_all(self, name: str, used: float) -> str:
-        return f"the limit is reached, {_amount(name, used)}; `handloom resume {self.id}` with a higher limit goes on"
+        return f"the limit is reached, {amount(name, used)}; `handloom resume {self.id}` with a higher limit goes on"
 
     def cancel(self) -> None:
         """Ask the run to stop at the next safe point; it can be resumed."""
@@ -346,12 +255,7 @@ class Run:
 
     async def resource(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
         """The one object of this kind that the run keeps until it stops."""
-        core = self._core
-        async with core.making:
-            if kind not in core.resources:
-                core.resources[kind] = made = await make()
-                core.closing.push_async_callback(made.aclose)
-        return cast("CloseableT", core.resources[kind])
+        return await self._core.resources.get(kind, make)
 
     # The life of a run
 
@@ -412,10 +316,9 @@ class Run:
     async def aclose(self) -> None:
         """Close what the run kept open, newest first, and let go of the journal."""
         try:
-            await self._core.closing.aclose()
-            self._core.resources.clear()
+            await self._core.resources.aclose()
         finally:
-            await self._core.journal.aclose()
+            await self._core.recorder.journal.aclose()
 
 
 def _cause(error: RunStoppedError) -> Cause | None:
@@ -428,13 +331,3 @@ def _cause(error: RunStoppedError) -> Cause | None:
             return "interrupted"
         case _:
             return None
-
-
-def _amount(name: str, value: float) -> str:
-    match name:
-        case "cost":
-            return f"{value:.4f} USD"
-        case "seconds":
-            return f"{value:.0f} s"
-        case _:
-            return f"{value:,.0f} {name}"

@@ -1,0 +1,50 @@
+"""Recorder: the one way in which a run changes. Events are stamped, saved, folded and shown, in this order."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from handloom.events import Event
+from handloom.journal import Journal
+from handloom.state import State
+
+log = logging.getLogger(__name__)
+
+Reader = Callable[[Event], None]
+
+
+@dataclass
+class Recorder:
+    """The journal of a run, the state that follows from it, and those who watch."""
+
+    journal: Journal
+    state: State
+    clock: Callable[[], float]
+    readers: list[Reader] = field(default_factory=list[Reader])
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def record(self, span: str, *events: Event) -> None:
+        """Save the events together, fold them, show them to the readers; one call at a time."""
+        if not any(event.durable for event in events):
+            for event in events:
+                self._publish(self._stamped(event, span, self.state.seq))
+            return
+        async with self._writing:
+            stamped = [self._stamped(event, span, self.state.seq + place) for place, event in enumerate(events)]
+            await self.journal.append(*stamped)
+            for event in stamped:
+                self.state.apply(event)
+                self._publish(event)
+
+    def _stamped(self, event: Event, span: str, seq: int) -> Event:
+        return msgspec.structs.replace(event, run=self.journal.run, span=span, seq=seq, at=self.clock())
+
+    def _publish(self, event: Event) -> None:
+        for reader in self.readers:
+            try:
+                reader(event)
+            except Exception:
+                log.exception("a reader of run %s failed on %s", self.journal.run, type(event).__name__)

@@ -1,0 +1,35 @@
+"""Resources: what a run keeps open between its calls, one object of a kind, closed when the run stops."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, cast
+
+
+class Closeable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+CloseableT = TypeVar("CloseableT", bound=Closeable)
+
+
+@dataclass
+class Resources:
+    """Made at their first use, closed newest first."""
+
+    _made: dict[type, Closeable] = field(default_factory=dict[type, Closeable])
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+
+    async def get(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
+        """The one object of this kind."""
+        async with self._making:
+            if kind not in self._made:
+                self._made[kind] = made = await make()
+                self._closing.push_async_callback(made.aclose)
+        return cast("CloseableT", self._made[kind])
+
+    async def aclose(self) -> None:
+        await self._closing.aclose()
+        self._made.clear()

@@ -1,0 +1,29 @@
+"""From settings to running agents: the one place that knows every part."""
+
+from handloom.wiring.agents import build_agent, known_tools
+from handloom.wiring.doors import resume, run
+from handloom.wiring.models import EMBEDDED, NO_MODEL, Progress, open_model
+from handloom.wiring.profiles import remember_mode, remember_profile, remembered_profiles
+from handloom.wiring.sessions import Session, begin, open_store, reopen
+from handloom.wiring.wishes import Given, Wishes, limits_for
+
+__all__ = [
+    "EMBEDDED",
+    "NO_MODEL",
+    "Given",
+    "Progress",
+    "Session",
+    "Wishes",
+    "begin",
+    "build_agent",
+    "known_tools",
+    "limits_for",
+    "open_model",
+    "open_store",
+    "remember_mode",
+    "remember_profile",
+    "remembered_profiles",
+    "reopen",
+    "resume",
+    "run",
+]

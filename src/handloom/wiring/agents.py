@@ -1,0 +1,53 @@
+"""From the name of an agent to an Agent: its preset, the settings' changes, the tools by name."""
+
+from pathlib import Path
+
+from handloom.agents import Agent, Output
+from handloom.agents.presets import PRESETS
+from handloom.config import Loaded
+from handloom.errors import ConfigError
+from handloom.llm.model import Model
+from handloom.tools import Tool, Toolset
+
+
+def known_tools(output: Output | None = None) -> dict[str, Tool]:
+    """Every tool by name; `terminate` takes an answer of the form asked for."""
+    from handloom.toolbox.ask_human import ask_human
+    from handloom.toolbox.editor import str_replace_editor
+    from handloom.toolbox.python import python_execute
+    from handloom.toolbox.terminate import terminate_tool
+
+    tools = (python_execute, str_replace_editor, ask_human, terminate_tool(output.schema if output else None))
+    return {tool.name: tool for tool in tools}
+
+
+def build_agent(
+    loaded: Loaded,
+    name: str,
+    model: Model,
+    workspace: Path,
+    *,
+    output: Output | None = None,
+    extra: tuple[Tool | Toolset, ...] = (),
+) -> Agent:
+    """A preset with the settings' changes. Raises: ConfigError for an unknown agent or tool."""
+    name = name or loaded.settings.agent
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(PRESETS)}")
+    changes = loaded.settings.agents.get(name)
+    names = changes.tools if changes and changes.tools is not None else preset.tools
+    known = known_tools(output)
+    if unknown := [tool for tool in names if tool not in known]:
+        raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
+    if not (changes and changes.tools) and model.profile.tools is not None:
+        names = tuple(tool for tool in names if tool in model.profile.tools)
+    chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
+    return Agent(
+        name=name,
+        prompt=preset.prompt,
+        model=model,
+        tools=(*extra, *chosen),
+        values={"directory": str(workspace)},
+        output=output,
+    )

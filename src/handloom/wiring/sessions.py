@@ -1,0 +1,145 @@
+"""A run together with the agent that works on it: begun, or opened again as it was left."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import handloom
+from handloom.agents import Agent, Output
+from handloom.config import Loaded
+from handloom.errors import ConfigError
+from handloom.events import QuestionAnswered
+from handloom.journal import Store
+from handloom.runs import Run, RunResult
+from handloom.wiring.agents import build_agent
+from handloom.wiring.models import open_model
+from handloom.wiring.profiles import remember_mode
+from handloom.wiring.wishes import Given, Wishes, limits_for
+
+
+def open_store(loaded: Loaded) -> Store:
+    """The store of runs in the data folder."""
+    from handloom.journal.sqlite import SqliteStore
+
+    return SqliteStore(loaded.folders.data, durability=loaded.settings.journal.durability)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run and the agent that works on it; a run that has ended needs none."""
+
+    run: Run
+    agent: Agent | None
+    output: Output | None = None
+
+    async def complete(self) -> RunResult:
+        """Work until the run ends or must wait; a run that has ended gives its result again."""
+        result = self.run.result() if self.agent is None else await self.run.complete(self.agent.run)
+        if self.output is None or result.status != "success":
+            return result
+        return replace(result, value=self.output.parse(result.answer))
+
+
+@asynccontextmanager
+async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, workspace: Path) -> AsyncGenerator[Session]:
+    """A new run, ready to work; a model and a store made here are closed at the end. Raises: ConfigError."""
+    output = _output(wishes, given)
+    async with _made(loaded, wishes, given, output, workspace) as agent:
+        with _store(loaded, given) as store:
+            run = await Run.start(
+                task,
+                store=store,
+                workspace=workspace,
+                limits=given.limits or limits_for(loaded, agent.name, wishes.limits),
+                settings=replace(wishes, agent=agent.name).recorded(),
+                images=given.images,
+                asker=given.asker,
+                readers=given.readers,
+                version=handloom.__version__,
+            )
+            yield Session(run, agent, agent.output)
+
+
+@asynccontextmanager
+async def reopen(
+    loaded: Loaded, run_id: str, wishes: Wishes, given: Given, *, task: str = "", answer: str | None = None
+) -> AsyncGenerator[Session]:
+    """A known run, with the agent it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
+
+    Raises: RunNotFoundError, RunLockedError, ConfigError.
+    """
+    with _store(loaded, given) as store:
+        run = await Run.reopen(run_id, store=store, asker=given.asker, readers=given.readers)
+        try:
+            merged = _merged(Wishes.of(run.state.settings), wishes)
+            output = _output(merged, given)
+            if answer is not None:
+                await _answer(run, answer)
+            if task:
+                await run.follow_up(task, given.images)
+            if run.state.status in ("success", "failed"):
+                yield Session(run, None, output)
+                return
+            async with _made(loaded, merged, given, output, run.workspace) as agent:
+                run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
+                yield Session(run, agent, agent.output)
+        finally:
+            await run.aclose()
+
+
+def _merged(old: Wishes, new: Wishes) -> Wishes:
+    """What a run was asked for, with what is asked for now over it."""
+    return Wishes(
+        agent=new.agent or old.agent,
+        model=new.model or old.model,
+        output=new.output or old.output,
+        limits={**old.limits, **{name: value for name, value in new.limits.items() if value is not None}},
+    )
+
+
+def _output(wishes: Wishes, given: Given) -> Output | None:
+    own = given.output or (given.agent.output if given.agent else None)
+    return own or (Output.of(wishes.output) if wishes.output is not None else None)
+
+
+@contextmanager
+def _store(loaded: Loaded, given: Given) -> Generator[Store]:
+    """The store that is given, or one that is closed at the end."""
+    if given.store is not None:
+        yield given.store
+        return
+    store = open_store(loaded)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@asynccontextmanager
+async def _made(
+    loaded: Loaded, wishes: Wishes, given: Given, output: Output | None, workspace: Path
+) -> AsyncGenerator[Agent]:
+    """The agent that is given, or the one that the wishes name, with its model open while the context lasts."""
+    if given.agent is not None:
+        yield given.agent
+        return
+    model = given.model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), given.progress)
+    try:
+        yield build_agent(loaded, wishes.agent, model, workspace, output=output, extra=given.tools)
+    finally:
+        if given.model is None:
+            remember_mode(loaded, model)
+            await model.aclose()
+
+
+def _agent_model(loaded: Loaded, name: str) -> str:
+    section = loaded.settings.agents.get(name or loaded.settings.agent)
+    return section.model if section else ""
+
+
+async def _answer(run: Run, answer: str) -> None:
+    questions = run.state.open_questions()
+    if not questions:
+        raise ConfigError(f"run {run.id} has no open question; `handloom runs show {run.id}` shows how it stands")
+    await run.emit(QuestionAnswered(id=questions[0].id, answer=answer))

@@ -1,0 +1,59 @@
+"""What a caller asks of a run, and what a caller brings along."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from handloom import config
+from handloom.agents import Agent, Output
+from handloom.config import Loaded
+from handloom.journal import Store
+from handloom.llm.model import Model
+from handloom.messages import ImagePart, Json
+from handloom.runs import Asker, Limits, Reader
+from handloom.tools import Tool, Toolset
+from handloom.wiring.models import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What a caller asks of a run beyond the settings; it is recorded, so that a resume builds the same agent."""
+
+    agent: str = ""
+    model: str = ""
+    output: Json | None = None
+    limits: Mapping[str, float | None] = field(default_factory=dict[str, "float | None"])
+
+    def recorded(self) -> Json:
+        return {"agent": self.agent, "model": self.model, "output": self.output, "limits": dict(self.limits)}
+
+    @classmethod
+    def of(cls, settings: Json) -> "Wishes":
+        """What `recorded` wrote."""
+        known = {key: settings[key] for key in ("agent", "model", "output", "limits") if settings.get(key) is not None}
+        return cls(**known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a caller brings along instead of having it made from the settings, and who watches."""
+
+    model: Model | None = None
+    agent: Agent | None = None
+    tools: tuple[Tool | Toolset, ...] = ()
+    output: Output | None = None
+    images: tuple[ImagePart, ...] = ()
+    limits: Limits | None = None
+    store: Store | None = None
+    asker: Asker | None = None
+    readers: tuple[Reader, ...] = ()
+    progress: Progress | None = None
+
+
+def limits_for(loaded: Loaded, agent: str, wishes: Mapping[str, float | None]) -> Limits:
+    """The limits of a run: wishes over the agent's over the settings'."""
+    section = loaded.settings.limits
+    turns = (loaded.settings.agents[agent].max_turns if agent in loaded.settings.agents else None) or section.max_turns
+    limits = Limits(
+        turns=turns, tokens=section.max_tokens, cost=section.max_cost, seconds=config.seconds(section.timeout)
+    )
+    return replace(limits, **{name: value for name, value in wishes.items() if value is not None})
