@@ -139,6 +139,12 @@ async def test_an_end_before_anything_was_seen_is_questioned() -> None:
     assert result.answer == "Hello!", "an answer that needs no look is given twice"
 
 
+async def test_a_questioned_model_must_act_before_it_may_end() -> None:
+    _, model, _ = await play("It is 42.", calls(("work", {"n": 1})), "It is 1.")
+    assert [request.act for request in model.requests] == [False, True, False]
+    assert model.requests[1].withheld == {"terminate"}
+
+
 async def test_an_end_after_a_call_that_showed_nothing_is_questioned() -> None:
     @tool(effects={"execute"})
     def write() -> ToolResult:

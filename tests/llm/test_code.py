@@ -1,5 +1,7 @@
 """The `code` form: Python in a fence is a call, words without a fence are an answer."""
 
+from dataclasses import replace
+
 import pytest
 
 from handloom.llm import code
@@ -95,3 +97,27 @@ async def test_a_request_stops_at_the_end_of_the_block() -> None:
         "Counting.",
         {"code": "print(2)"},
     )
+
+
+@pytest.mark.anyio
+async def test_a_reply_that_must_act_is_begun_where_the_service_goes_on_from_it() -> None:
+    async def ignore(_event: object) -> None: ...
+
+    request = Request(system="s", messages=(Message.user("x"),), tools=TOOLS, act=True)
+    with ScriptedServer([reply("print(2)\n"), reply("```python\nprint(3)")]) as server:
+        for prefill in (True, False):
+            endpoint = Endpoint(base_url=server.base_url, prefill=prefill)
+            model = OpenAIModel("m", endpoint, profile=Profile(tool_mode="code"))
+            got = await model.complete(request, ignore)
+            assert got.message.tool_calls[0].arguments == {"code": "print(2)" if prefill else "print(3)"}
+            await model.aclose()
+    begun, plain = (sent.body["messages"][-1] for sent in server.requests)
+    assert begun == {"role": "assistant", "content": "```python\n"}
+    assert plain["role"] == "user"
+
+
+def test_a_native_request_that_must_act_requires_a_tool() -> None:
+    model = OpenAIModel("m", profile=Profile(tool_mode="native"))
+    request = Request(messages=(Message.user("x"),), tools=TOOLS)
+    assert "tool_choice" not in model.body(request)
+    assert model.body(replace(request, act=True))["tool_choice"] == "required"

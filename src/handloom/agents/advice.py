@@ -98,13 +98,19 @@ def challenge(memory: Memory, most: int) -> str:
         return ""
     match last:
         case None if not asked:
-            return "You have not checked this: no code was run and no file was written. Do the task with code now; only if it needs none, give the same answer again."
+            return "You have not checked this: no code was run and no file was written. Do the task with code now."
         case Message(ok=False, text=text):
             return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{text[-300:]}"
         case Message(silent=True, text=text):
             return f"Not yet: your last call showed nothing. {text}\nLook at the result first: print the file, or run the test."
         case _:
             return ""
+
+
+def must_act(memory: Memory) -> bool:
+    """Whether the model was just asked to look again: its next reply is to be a call."""
+    newest = next((message for message in reversed(memory.messages) if message.origin != "next_step"), None)
+    return newest is not None and newest.origin == "challenged"
 
 
 def check_rejections(memory: Memory, problem: str) -> None:

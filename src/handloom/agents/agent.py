@@ -17,7 +17,7 @@ from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles
 from handloom.errors import ContextOverflowError
 from handloom.events import ModelReplied
 from handloom.llm.model import Model, Request
-from handloom.memory import Answer
+from handloom.memory import TERMINATE, Answer
 from handloom.messages import Message, ToolCall
 from handloom.prompts import PromptTemplate, render
 from handloom.runs import Run
@@ -78,10 +78,12 @@ class Agent:
         # A rejected answer is known, only its form is not: nothing but the form is asked for.
         reform = run.memory.messages[-1].origin == "rejected"
         offered = () if reform else tuple(tool.spec for tool in tools.values())
+        act = advice.must_act(run.memory)
         request = Request(
             system=render(self.prompt.system, self.values),
             tools=offered,
-            withheld=frozenset(advice.withheld(run.memory)),
+            withheld=frozenset(advice.withheld(run.memory) | ({TERMINATE} if act else set())),
+            act=act,
             schema=self.output.schema if self.output and not offered else None,
             temperature=advice.temperature(run.memory, self.model.profile.temperature or 0.0),
         )

@@ -13,6 +13,7 @@ from handloom.llm.repair import recognise
 from handloom.llm.wire import content, merged, tool_line
 from handloom.messages import Json, Message, ToolCall, ToolSpec
 
+START = "```python\n"  # how a reply begins that acts
 STOP = "\n```\n\n"  # the end of a block: what a model writes behind it is a guess at the output
 _BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
 _BARE = re.compile(r"```[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)

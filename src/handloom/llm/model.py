@@ -16,6 +16,7 @@ class Request:
     """One request in neutral terms. The system prompt always comes first; `messages` never hold one.
 
     `withheld` names tools that the model must not call this time; they stay in a prompt that lists them, for the sake of its prefix cache.
+    `act` asks for a call rather than an answer, as far as the service can be bound to one.
     `schema` asks for a reply that is JSON of this JSON Schema; it is not combined with tools.
     """
 
@@ -23,6 +24,7 @@ class Request:
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     withheld: frozenset[str] = frozenset()
+    act: bool = False
     schema: Json | None = None
     max_tokens: int | None = None
     temperature: float | None = None

@@ -57,7 +57,8 @@ class Endpoint:
 
     `service` names a service whose address changes; `identity` is what a service is remembered by.
     `idle` is the longest silence in seconds that is waited through; there is no total limit. `extra_body` is merged into every request, `variety` into those for which the loop
-    asks a model that goes in circles for something else.
+    asks a model that goes in circles for something else. `prefill` says that a reply goes on from a last message of the
+    assistant, as llama.cpp does it.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -67,6 +68,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variety: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    prefill: bool = False
     idle: float = IDLE
 
     @property
@@ -141,8 +143,12 @@ class OpenAIModel:
             body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
         elif self._mode == "code":
             body["stop"] = [code.STOP]
+            if self._begins(request):
+                body["messages"] = [*body["messages"], {"role": "assistant", "content": code.START}]
         elif self._mode == "native":
             body["tools"] = wire.format_tools(request.allowed)
+            if request.act:
+                body["tool_choice"] = "required"
         body[profile.max_tokens_name] = request.max_tokens or profile.max_output
         temperature = request.temperature if request.temperature is not None else profile.temperature
         if profile.temperature is not None and temperature is not None:
@@ -150,6 +156,11 @@ class OpenAIModel:
         if request.temperature is not None:
             body |= self.endpoint.variety
         return body | dict(self.endpoint.extra_body)
+
+    def _begins(self, request: Request) -> bool:
+        """Whether the beginning of the reply is put into the model's mouth, so that it acts."""
+        able = self.endpoint.prefill and self._mode == "code"
+        return able and request.act and code.code_tool(request.tools) is not None
 
     def _messages(self, request: Request) -> list[Json]:
         """The conversation in the form of the mode, also for requests without tools: what was said before keeps its form."""
@@ -261,7 +272,8 @@ class OpenAIModel:
 
     async def _reply(self, request: Request, draft: _Draft, seconds: float, emit: Emit) -> Reply:
         self._meter.learn(request.system, request.messages, request.tools, draft.usage.prompt_tokens)
-        text, calls = repair.sound("".join(draft.text)), [_finished(call) for call in draft.calls.values()]
+        begun = code.START if self._begins(request) else ""
+        text, calls = repair.sound(begun + "".join(draft.text)), [_finished(call) for call in draft.calls.values()]
         written = 0
         if not calls and request.tools and text.strip():
             text, calls, written = self._read_text(text, request)
