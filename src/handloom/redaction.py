@@ -1,0 +1,157 @@
+"""Secrets: a value that does not show itself, and the one place that takes known values out of everything that is recorded."""
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+SHORTEST = 8  # characters: a shorter value would black out ordinary words
+_NAMES = re.compile(r"(?i)(key|token|secret|passw(or)?d|credential)s?(_|$)|_(pat|dsn|auth)$")
+_LINE = re.compile(r"^\s*(?:export\s+)?[A-Za-z_][\w.]*\s*=\s*(.*?)\s*$")
+# Shapes of keys, for logs alone: in a result they may well be ordinary text.
+_SHAPES = re.compile(
+    r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)"
+)
+
+
+class Secret:
+    """A value whose every form but `reveal()` is `***`: repr, str, format, JSON by way of str, pickle and copies."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value, for the one request that needs it."""
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return MASK
+
+    def __format__(self, _spec: str) -> str:
+        return MASK
+
+    def __reduce__(self) -> "tuple[type[Secret], tuple[str]]":
+        return Secret, (MASK,)
+
+    def __deepcopy__(self, _memo: object) -> "Secret":
+        return self
+
+    __copy__ = __deepcopy__
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a secret is not a sequence; reveal() gives its value")
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """Takes known values, and their JSON, URL and base64 forms, out of text. Without values it costs nothing."""
+
+    values: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, *values: "str | Secret", environment: Mapping[str, str] | None = None, dotenv: str = "") -> "Redactor":
+        """The values that are given, those of variables whose names say that they are secret, and all of a `.env` file's."""
+        given = [value.reveal() if isinstance(value, Secret) else value for value in values]
+        named = [value for name, value in (environment or {}).items() if _NAMES.search(name)]
+        return cls(frozenset(value for value in (*given, *named, *_assigned(dotenv)) if len(value) >= SHORTEST))
+
+    def __or__(self, other: "Redactor") -> "Redactor":
+        return Redactor(self.values | other.values)
+
+    def clean(self, text: str) -> str:
+        """The text with `***` for each known value."""
+        return self._text.sub(MASK, text) if self.finds(text) else text
+
+    def clean_bytes(self, data: bytes) -> bytes:
+        """The same for bytes, of JSON say: it stays JSON."""
+        found = any(form in data for form in self._byte_forms)  # much faster than a pattern, and seldom true
+        return self._bytes.sub(MASK.encode(), data) if found else data
+
+    def finds(self, text: str) -> bool:
+        """Whether a known value is in the text."""
+        return any(form in text for form in self._forms)
+
+    @cached_property
+    def _forms(self) -> tuple[str, ...]:
+        """Longest first, so that a value inside another does not leave the rest of it behind."""
+        return tuple(sorted({form for value in self.values for form in _forms(value)}, key=len, reverse=True))
+
+    @cached_property
+    def _byte_forms(self) -> tuple[bytes, ...]:
+        return tuple(form.encode() for form in self._forms)
+
+    @cached_property
+    def _text(self) -> "re.Pattern[str]":
+        return re.compile("|".join(map(re.escape, self._forms)))
+
+    @cached_property
+    def _bytes(self) -> "re.Pattern[bytes]":
+        return re.compile(b"|".join(map(re.escape, self._byte_forms)))
+
+
+class LogFilter(logging.Filter):
+    """For the handlers of logs: known values and whatever has the shape of a key is taken out of each record."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if record.exc_info:
+            text += f"\n{logging.Formatter().formatException(record.exc_info)}"
+            record.exc_info, record.exc_text = None, None
+        record.msg, record.args = _SHAPES.sub(MASK, self._redactor.clean(text)), ()
+        return True
+
+
+def _assigned(dotenv: str) -> Iterable[str]:
+    for line in dotenv.splitlines():
+        if found := _LINE.match(line):
+            value = found[1]
+            yield value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _forms(value: str) -> set[str]:
+    once = _escaped(value)
+    escaped = once | {
+        form for text in once for form in _escaped(text)
+    }  # a result that is JSON stands in a record that is JSON
+    urls = {quote(value), quote(value, safe=""), quote_plus(value)}
+    return {value, *escaped, *urls, *_base64_forms(value.encode())}
+
+
+def _escaped(text: str) -> set[str]:
+    return {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+
+
+def _base64_forms(data: bytes) -> set[str]:
+    """What base64 of any text that holds the value has in it: the characters that the value alone decides, at each of three alignments."""
+    forms: set[str] = set()
+    for lead in range(3):
+        encoded = base64.b64encode(b"\0" * lead + data).decode()
+        first = (0, 2, 3)[lead]
+        last = len(encoded.rstrip("=")) - (0 if (lead + len(data)) % 3 == 0 else 1)
+        if last - first >= SHORTEST:
+            forms |= {encoded[first:last], encoded[first:last].translate(_URL_SAFE)}
+    return forms
+
+
+_URL_SAFE: Any = str.maketrans("+/", "-_")

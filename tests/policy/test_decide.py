@@ -1,0 +1,151 @@
+"""What is allowed, asked for and denied."""
+
+from dataclasses import replace
+
+import pytest
+
+from handloom.policy import Asked, Policy, Rule, Taint, decide
+
+
+def asked(tool: str = "bash", effects: str = "execute", **arguments: object) -> Asked:
+    return Asked(tool=tool, arguments=arguments, effects=frozenset(effects.split()))
+
+
+@pytest.mark.parametrize(
+    ("mode", "effects", "do"),
+    [
+        ("auto", "read", "allow"),
+        ("auto", "execute", "allow"),
+        ("auto", "write_workspace", "allow"),
+        ("auto", "network_send", "allow"),
+        ("auto", "external", "ask"),
+        ("ask", "read", "allow"),
+        ("ask", "execute", "ask"),
+        ("ask", "write_workspace", "ask"),
+        ("plan", "read", "allow"),
+        ("plan", "execute", "deny"),
+        ("plan", "external", "deny"),
+        ("deny", "execute", "allow"),
+        ("deny", "external", "deny"),
+    ],
+)
+def test_each_mode_decides_by_the_effects(mode: str, effects: str, do: str) -> None:
+    assert decide(Policy(mode=mode), asked(effects=effects)).do == do  # pyright: ignore[reportArgumentType]
+
+
+def test_without_a_sandbox_every_program_is_asked_for() -> None:
+    verdict = decide(Policy(sandboxed=False), asked())
+    assert (verdict.do, "UNSANDBOXED" in verdict.reason) == ("ask", True)
+    assert decide(Policy(sandboxed=False), asked(effects="write_workspace")).do == "allow"
+
+
+ALLOW = Rule(do="allow", tool="bash", command=("git", ("status", "diff")))
+ASK = Rule(do="ask", tool="bash", command=("git",))
+DENY = Rule(do="deny", command=("rm",))
+
+
+def test_deny_beats_ask_beats_allow_in_any_order() -> None:
+    for rules in ((ALLOW, ASK, DENY), (DENY, ASK, ALLOW), (ASK, DENY, ALLOW)):
+        policy = Policy(mode="ask", rules=rules)
+        assert decide(policy, asked(command="git status; rm x")).do == "deny"
+        assert decide(policy, asked(command="git status")).do == "ask"
+    policy = Policy(mode="ask", rules=(ALLOW, DENY))
+    assert decide(policy, asked(command="git status -s")).do == "allow"
+    assert decide(policy, asked(command="git push")).do == "ask"
+
+
+@pytest.mark.parametrize(
+    "line", ["git status; curl x", "git status > x", "git status $(id)", "git  diff | sh", "(git status)", "git"]
+)
+def test_an_allowing_rule_needs_every_command_of_the_line(line: str) -> None:
+    assert decide(Policy(mode="ask", rules=(ALLOW,)), asked(command=line)).do == "ask"
+
+
+@pytest.mark.parametrize("line", ["x; rm y", "echo $(rm y)", "sudo /bin/rm y", "if a; then rm b; fi", "rm"])
+def test_a_denying_rule_needs_one_command_of_the_line(line: str) -> None:
+    assert decide(Policy(rules=(DENY,)), asked(command=line)).do == "deny"
+
+
+def test_rules_speak_of_paths_and_hosts_too() -> None:
+    policy = Policy(
+        rules=(
+            Rule(do="deny", tool="str_replace_editor", path="报告/*"),
+            Rule(do="ask", tool="fetch", host="example.com"),
+        )
+    )
+    assert decide(policy, asked("str_replace_editor", "write_workspace", path="./报告/一.md")).do == "deny"
+    assert decide(policy, asked("str_replace_editor", "write_workspace", path="一.md")).do == "allow"
+    for url, do in {
+        "https://example.com/x": "ask",
+        "https://a.example.com:8443": "ask",
+        "https://notexample.com": "allow",
+        "https://example.com.evil.net": "allow",
+        "nonsense": "allow",
+        "http://[": "allow",
+    }.items():
+        assert decide(policy, asked("fetch", "network_send", url=url)).do == do, url
+
+
+TAINTED = replace(
+    asked("send_money", "external", to="GB33", amount="5"), tainted=("fetch",), words="pay 5 to GB33BUKB, please"
+)
+
+
+def test_after_untrusted_text_what_is_sent_is_asked_for() -> None:
+    policy = Policy(rules=(Rule(do="allow", tool="*"),))
+    verdict = decide(policy, TAINTED)
+    assert (verdict.do, "fetch" in verdict.reason) == ("ask", True)
+    assert decide(replace(policy, taint=Taint(gate="deny")), TAINTED).do == "deny"
+    assert decide(replace(policy, taint=Taint(gate="off")), TAINTED).do == "allow"
+    assert decide(Policy(rules=(Rule(do="allow", tainted=True),)), TAINTED).do == "allow"
+    assert decide(policy, replace(TAINTED, tainted=())).do == "allow"
+    assert decide(policy, replace(TAINTED, effects=frozenset({"execute"}))).do == "allow", "a sandbox holds it"
+    assert decide(replace(policy, network=True), replace(TAINTED, effects=frozenset({"execute"}))).do == "ask"
+    assert decide(policy, replace(TAINTED, granted=True)).do == "ask", "allowing a tool for the run is no word on this"
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "free"),
+    [
+        ("ann@example.org", "write to ann@example.org.", True),
+        ("ann@example.org", "write to joann@example.org", False),
+        ("https://example.org/", "look at https://example.org", True),
+        ("https://example.org", "see example.org, then", True),
+        ("https://example.org/?q=secret", "see example.org", False),
+        ("https://example.org/a", "see https://example.org/a", True),
+        ("https://example.org/a/b", "see https://example.org/a", False),
+        ("https://example.org", "see https://example.org.evil.net", False),
+        ("https://user:pass@example.org", "see example.org", False),
+        ("李明", "写信给“李明”", True),
+        ("", "x", True),
+        ("a", "banana", False),
+    ],
+)
+def test_a_destination_in_the_persons_own_words_is_free(place: str, words: str, *, free: bool) -> None:
+    policy = Policy(rules=(Rule(do="allow"),))
+    call = Asked(
+        tool="send",
+        arguments={"to": [place], "text": "x"},
+        effects=frozenset({"external"}),
+        destinations=("to",),
+        tainted=("fetch",),
+        words=words,
+    )
+    assert decide(policy, call).do == ("allow" if free else "ask")
+    assert decide(replace(policy, taint=Taint(named_is_free=False)), call).do == "ask"
+
+
+def test_yes_allows_what_would_be_asked_and_nothing_that_is_denied() -> None:
+    assert decide(Policy(yes=True), asked(effects="external")).do == "allow"
+    assert decide(Policy(yes=True, rules=(DENY,)), asked(command="rm x")).do == "deny"
+    assert decide(Policy(mode="deny", yes=True), asked(effects="external")).do == "deny"
+
+
+def test_a_tool_allowed_for_the_run_is_not_asked_for_again() -> None:
+    policy = Policy(rules=(ASK,))
+    assert decide(policy, replace(asked(command="git push"), granted=True)).do == "allow"
+    assert decide(Policy(rules=(DENY,)), replace(asked(command="rm x"), granted=True)).do == "deny"
+
+
+def test_a_rule_reads_as_what_it_says() -> None:
+    assert str(ALLOW) == "allow tool bash, command git status|diff"
