@@ -1,0 +1,75 @@
+"""Plans below a step: the file that a `flow` step names, or what a planner makes for a `plan` step."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from handloom.errors import FlowError, ModelError
+from handloom.events import PlanMade, PlanRevised
+from handloom.flow import check, files, inputs, spans, templates
+from handloom.flow.order import Order
+from handloom.flow.revision import Revision, revised
+from handloom.flow.workers import Planner
+from handloom.plans import Plan
+from handloom.runs import Run
+
+DEEPEST = 8  # plans within plans
+MOST_REPLANS = 3
+
+
+async def plan_below(
+    order: Order, scopes: Iterable[str], around: check.Surroundings, planner: Planner | None, run: Run
+) -> PlanMade:
+    """The plan that a step carries out. Raises: FlowError, and what the planner raises."""
+    if sum(order.span.startswith(f"{scope}/") for scope in scopes if scope) >= DEEPEST:
+        raise FlowError(f"plans within plans go deeper than {DEEPEST}; does a flow run itself?")
+    step, folder = order.step, order.known.plan.folder
+    given: dict[str, Any] = templates.fill_all(step.with_, order.values(*templates.reads(step.with_)))
+    if step.flow is not None:
+        path = _file(folder, _filled(order, step.flow))
+        plan, document = await asyncio.to_thread(files.load, path)
+        folder = str(path.parent)
+        check.check(plan, replace(around, folder=path.parent), document)
+    elif planner is None:
+        raise FlowError("nobody is there to make plans while the flow runs; give the workers a planner")
+    else:
+        plan = await planner.plan(_filled(order, step.plan or ""), given, run.child(f"{order.span}/plan"))
+        check.check(plan, around)
+        given = {name: value for name, value in given.items() if name in plan.inputs}
+    return PlanMade(span=order.span, plan=plan.as_json(), inputs=inputs.complete(plan.inputs, given), folder=folder)
+
+
+async def replanned(
+    order: Order, reason: str, around: check.Surroundings, planner: Planner | None, run: Run
+) -> PlanRevised | None:
+    """The planner's way around a step that failed; none when it knows none, or was asked too often. What has succeeded stays."""
+    plan = order.known.plan
+    if planner is None or plan.revisions >= MOST_REPLANS or spans.item_of(order.unit) is not None:
+        return None
+    try:
+        changes = await planner.replan(
+            Plan.model_validate(plan.plan), order.name, reason, run.child(f"{order.span}/plan")
+        )
+    except (FlowError, ModelError):
+        return None
+    if order.name not in changes:
+        return None
+    why = f"{order.name} failed: {reason}"
+    again = (order.name,) if changes[order.name] is not None else ()
+    revision = Revision(steps=changes, again=again, reason=why, scope=spans.scope_of(order.unit))
+    try:
+        return revised(run.state, revision, around)
+    except FlowError:
+        return None
+
+
+def _filled(order: Order, text: str) -> str:
+    return templates.fill(text, order.values(*templates.reads(text)))
+
+
+def _file(folder: str, name: str) -> Path:
+    if not folder and not Path(name).is_absolute():
+        raise FlowError(f"the flow file {name} is relative, and this flow came from no file; give the flow a folder")
+    return Path(folder) / name
