@@ -20,8 +20,9 @@ async def calls(workspace: Path) -> list[float]:
 
 
 async def start_and_close(workspace: Path) -> None:
-    worker = await PythonWorker.start(workspace)
-    await worker.aclose()
+    async with FakeContext(workspace) as context:
+        worker = await PythonWorker.start(await context.sandbox())
+        await worker.aclose()
 
 
 async def timed(work) -> float:

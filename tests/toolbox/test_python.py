@@ -1,8 +1,7 @@
-"""python_execute, with real processes. P1 to P14 are rows of the table of faulty input."""
-
-# ruff: noqa: N802 - the rows of the table have capital letters
+"""python_execute, with real processes. p1 to p14 are rows of the table of faulty input."""
 
 import asyncio
+import contextlib
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from handloom.errors import ToolError
 from handloom.messages import ToolResult
+from handloom.sandbox import SandboxSettings
 from handloom.testing.tools import FakeContext
 from handloom.toolbox.python import PythonWorker, python_execute
 from handloom.toolbox.python_process import Printed
@@ -45,8 +45,24 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def lives(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+def family(pid: int | None = None) -> list[psutil.Process]:
+    """All that a process has started, with what they started; their numbers inside the sandbox are others."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def working(workspace: Path) -> AsyncIterator[PythonWorker]:
+    async with FakeContext(workspace) as context:
+        worker = await PythonWorker.start(await context.sandbox())
+        yield worker
+        await worker.aclose()
 
 
 class TestWhatIsShown:
@@ -172,6 +188,20 @@ class TestWhatRuns:
         assert "PATH" in result.text
         assert "canary-123" not in result.text
 
+    async def test_the_sandbox_holds_it(self, python: Python):
+        result = await python("""
+            import os, pathlib, socket
+            for attempt in (
+                lambda: pathlib.Path("/etc/x").write_text("x"),
+                lambda: list((pathlib.Path.home() / ".ssh").iterdir()),
+                lambda: socket.create_connection(("192.0.2.1", 80), timeout=5),
+                lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else os.setuid(12345),
+            ):
+                try: print("done", attempt())
+                except OSError as error: print("refused")
+        """)
+        assert result.text == "\n".join(["refused"] * 4)
+
     async def test_calls_at_the_same_time_wait_for_each_other(self, python: Python):
         await python("n = 0")
         slow = "import time\nk = n\ntime.sleep(0.05)\nn = k + 1"
@@ -188,7 +218,7 @@ class TestStopping:
     @pytest.mark.parametrize(
         "loop", ["while True: pass", "import time; time.sleep(99)", "import os; os.system('sleep 99')"]
     )
-    async def test_P1_a_timeout_interrupts_keeps_variables_and_output(self, python: Python, loop: str):
+    async def test_p1_a_timeout_interrupts_keeps_variables_and_output(self, python: Python, loop: str):
         await python("x = 5")
         result = await python(f"print('so far')\n{loop}", 0.5)
         assert not result.ok
@@ -197,7 +227,7 @@ class TestStopping:
         assert "variables are kept" in result.text
         assert (await python("x")).text == "5"
 
-    async def test_P1_a_timeout_interrupts_await(self, python: Python):
+    async def test_p1_a_timeout_interrupts_await(self, python: Python):
         await python("x = 5")
         result = await python("import asyncio\nawait asyncio.sleep(99)", 0.5)
         assert "variables are kept" in result.text
@@ -210,7 +240,7 @@ class TestStopping:
             "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
         ],
     )
-    async def test_P2_code_that_swallows_interrupts_is_killed(self, python: Python, code: str):
+    async def test_p2_code_that_swallows_interrupts_is_killed(self, python: Python, code: str):
         result = await python("print('so far')\n" + code, 0.5)
         assert not result.ok
         assert result.text.startswith("so far")
@@ -226,55 +256,59 @@ class TestStopping:
         assert (await python("x")).text == "5"
 
     async def test_a_cancelled_call_that_does_not_stop_is_killed(self, python: Python, tmp_path: Path):
-        call = asyncio.create_task(python("import os\nopen('pid', 'w').write(str(os.getpid()))\n" + SWALLOW))
-        await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+        call = asyncio.create_task(python("open('started', 'w').close()\n" + SWALLOW))
+        await until((tmp_path / "started").exists)
+        started = family()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await until(lambda: not lives(int((tmp_path / "pid").read_text())))
+        assert started
+        await until(lambda: not any(map(lives, started)))
         assert (await python("1 + 1")).text == "2"
 
     async def test_closing_ends_the_process_and_what_it_started(self, tmp_path: Path):
-        worker = await PythonWorker.start(tmp_path)
-        said = await worker.execute("import os, subprocess\nos.getpid(), subprocess.Popen(['sleep', '99']).pid", 20)
-        await worker.aclose()
-        pids = [int(pid) for pid in said.text.strip("()").split(", ")]
-        await until(lambda: not any(map(lives, pids)))
+        async with working(tmp_path) as worker:
+            await worker.execute("import subprocess\nsubprocess.Popen(['sleep', '99'], start_new_session=True)", 20)
+            started = family()
+            assert any(process.name() == "sleep" for process in started)
+            await worker.aclose()
+            await until(lambda: not any(map(lives, started)))
 
     async def test_closing_flushes_files_that_are_still_open(self, tmp_path: Path):
-        worker = await PythonWorker.start(tmp_path)
-        await worker.execute("file = open('late.txt', 'w')\nfile.write('data')", 20)
-        await worker.aclose()
+        async with working(tmp_path) as worker:
+            await worker.execute("file = open('late.txt', 'w')\nfile.write('data')", 20)
         assert (tmp_path / "late.txt").read_text() == "data"
 
     async def test_closing_does_not_wait_for_a_thread_that_never_ends(self, tmp_path: Path):
-        worker = await PythonWorker.start(tmp_path)
-        said = await worker.execute(
-            "import os, threading\nthreading.Thread(target=threading.Event().wait).start()\nos.getpid()", 20
-        )
-        await worker.aclose()
-        await until(lambda: not lives(int(said.text)))
+        async with working(tmp_path) as worker:
+            await worker.execute("import threading\nthreading.Thread(target=threading.Event().wait).start()", 20)
+            started = family()
+            assert started
+            await worker.aclose()
+            await until(lambda: not any(map(lives, started)))
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the child ends after its call")
     async def test_the_child_dies_in_the_middle_of_a_call_when_its_parent_is_killed(self, tmp_path: Path):
         parent = tmp_path / "parent.py"
         parent.write_text(
             textwrap.dedent("""
                 import asyncio, pathlib
+                from handloom.sandbox import open_sandbox
                 from handloom.toolbox.python import PythonWorker
                 async def main():
-                    worker = await PythonWorker.start(pathlib.Path.cwd())
-                    await worker.execute("import os; open('pid', 'w').write(str(os.getpid())); os.rename('pid', 'child')\\nwhile True: pass", 60)
+                    worker = await PythonWorker.start(await open_sandbox(pathlib.Path.cwd()))
+                    await worker.execute("open('started', 'w').close()\\nwhile True: pass", 60)
                 asyncio.run(main())
             """)
         )
         process = await asyncio.create_subprocess_exec(sys.executable, str(parent), cwd=tmp_path)
         try:
-            await until((tmp_path / "child").exists)
+            await until((tmp_path / "started").exists)
+            started = family(process.pid)
         finally:
             process.kill()
             await process.wait()
-        await until(lambda: not lives(int((tmp_path / "child").read_text())))
+        assert started
+        await until(lambda: not any(map(lives, started)))
 
     async def test_a_workspace_that_is_gone_is_said(self, tmp_path: Path):
         async with FakeContext(tmp_path / "gone") as context:
@@ -283,20 +317,20 @@ class TestStopping:
 
 
 class TestFaultyCode:
-    async def test_P3_too_much_memory_is_an_error_and_state_is_kept(self, python: Python):
+    async def test_p3_too_much_memory_is_an_error_and_state_is_kept(self, python: Python):
         await python("x = 5")
         result = await python("bytearray(10**10)")
         assert not result.ok
         assert "MemoryError" in result.text
         assert (await python("x")).text == "5"
 
-    async def test_P4_huge_integers_give_a_readable_error(self, python: Python):
+    async def test_p4_huge_integers_give_a_readable_error(self, python: Python):
         assert "4300 digits" in (await python("10**5000")).text
         result = await python("int('9' * 5000)")
         assert not result.ok
         assert "4300 digits" in result.text
 
-    async def test_P4_a_computation_in_c_that_never_ends_is_stopped(self, python: Python):
+    async def test_p4_a_computation_in_c_that_never_ends_is_stopped(self, python: Python):
         result = await python("len(str(10**10**8))", 0.3)
         assert not result.ok
         assert "timed out" in result.text
@@ -310,7 +344,7 @@ class TestFaultyCode:
             ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
         ],
     )
-    async def test_P5_death_is_told_with_its_reason_and_output(self, python: Python, code: str, reason: str):
+    async def test_p5_death_is_told_with_its_reason_and_output(self, python: Python, code: str, reason: str):
         result = await python("print('so far')\n" + code)
         assert not result.ok
         assert result.text.startswith("so far")
@@ -319,31 +353,40 @@ class TestFaultyCode:
         assert (await python("1 + 1")).text == "2"
 
     @pytest.mark.parametrize("code", ["exit()", "import sys\nsys.exit(2)", "raise SystemExit('bye')"])
-    async def test_P5_exit_is_reported_and_survived(self, python: Python, code: str):
+    async def test_p5_exit_is_reported_and_survived(self, python: Python, code: str):
         await python("x = 5")
         result = await python(code)
         assert result.ok is (code == "exit()")
         assert "SystemExit" in result.text
         assert (await python("x")).text == "5"
 
-    async def test_P6_a_fork_that_falls_through_gives_one_reply(self, python: Python):
+    async def test_p6_a_fork_that_falls_through_gives_one_reply(self, python: Python):
         await python("x = 5")
         result = await python("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('both')")
         assert result.text == "both\nboth"
         assert (await python("x, pid > 0")).text == "(5, True)"
 
-    async def test_P6_300_forks_give_one_reply(self, python: Python):
+    async def test_p6_300_forks_give_one_reply(self, python: Python):
         await python("import os\nfor _ in range(300):\n    if os.fork() == 0: break")
         assert (await python("1 + 1")).text == "2"
 
-    async def test_P6_a_fork_that_lives_on_does_not_hide_the_death_of_the_process(self, python: Python):
+    async def test_p6_a_fork_that_lives_on_does_not_hide_the_death_of_the_process(self, python: Python):
         result = await python("import os, time\nif os.fork() == 0: time.sleep(99)\nos._exit(3)")
         assert "exit code 3" in result.text
+
+    async def test_p6_forks_without_end_are_stopped_and_that_is_said(self, tmp_path: Path):
+        async with FakeContext(tmp_path, sandbox=SandboxSettings(procs=64)) as context:
+            code = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"
+            result = await python_execute.run({"code": code, "timeout": 20}, context)
+            assert not result.ok
+            assert "more than 64 processes" in result.text
+            assert "variables are gone" in result.text
+            assert (await python_execute.run({"code": "1 + 1"}, context)).text == "2"
 
     @pytest.mark.parametrize(
         "garbage", [r"b'garbage\n'", "b'garbage'", r"b'\xff\0{}\n'", r"b'{\"ok\": true}\n'", "b'x' * 2_000_000"]
     )
-    async def test_P7_garbage_on_every_descriptor_is_not_believed(self, python: Python, garbage: str):
+    async def test_p7_garbage_on_every_descriptor_is_not_believed(self, python: Python, garbage: str):
         result = await python(f"""
             import os
             for fd in range(3, 64):
@@ -354,7 +397,7 @@ class TestFaultyCode:
         assert "variables are gone" in result.text
         assert (await python("1 + 1")).text == "2"
 
-    async def test_P7_closing_every_descriptor_is_survived(self, python: Python):
+    async def test_p7_closing_every_descriptor_is_survived(self, python: Python):
         result = await python("import os\nos.closerange(3, 256)")
         assert not result.ok
         assert "variables are gone" in result.text
@@ -370,17 +413,17 @@ class TestFaultyCode:
             "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')",
         ],
     )
-    async def test_P8_the_next_call_prints_again(self, python: Python, code: str):
+    async def test_p8_the_next_call_prints_again(self, python: Python, code: str):
         await python(code)
         assert (await python("import sys\nprint('out')\nprint('err', file=sys.stderr)")).text == "out\nerr"
 
-    async def test_P9_a_repr_that_raises_gets_a_placeholder(self, python: Python):
+    async def test_p9_a_repr_that_raises_gets_a_placeholder(self, python: Python):
         result = await python("class R:\n    def __repr__(self): raise ValueError('no')\nR()")
         assert result.ok
         assert result.text == "<R object; its repr raised ValueError: no>"
 
     @pytest.mark.parametrize("code", ["'x' * 50_000_000", "print('x' * 79 + '\\n', end='') or ['x' * 79] * 100_000"])
-    async def test_P9_a_huge_repr_is_cut(self, python: Python, code: str):
+    async def test_p9_a_huge_repr_is_cut(self, python: Python, code: str):
         result = await python(code)
         assert result.ok
         assert len(result.text) <= 32_000
@@ -388,7 +431,7 @@ class TestFaultyCode:
     @pytest.mark.parametrize(
         "code", [r"'\ud800'", r"print('\ud800')", r"raise ValueError('\ud800')", "a = []\na.append(a)\na"]
     )
-    async def test_P9_surrogates_and_circles_give_valid_text(self, python: Python, code: str):
+    async def test_p9_surrogates_and_circles_give_valid_text(self, python: Python, code: str):
         result = await python(code)
         assert result.text.encode()
 
@@ -407,19 +450,19 @@ class TestFaultyCode:
         ],
         ids=["recursion", "parentheses", "sum", "minus", "dots", "nul", "surrogate", "return", "bad-str"],
     )
-    async def test_P10_code_that_is_too_deep_or_wrong_is_an_error_and_state_is_kept(self, python: Python, code: str):
+    async def test_p10_code_that_is_too_deep_or_wrong_is_an_error_and_state_is_kept(self, python: Python, code: str):
         await python("x = 5")
         result = await python(code)
         assert not result.ok
         assert result.text
         assert (await python("x")).text == "5"
 
-    async def test_P11_input_is_at_its_end_and_breakpoints_do_not_hang(self, python: Python):
+    async def test_p11_input_is_at_its_end_and_breakpoints_do_not_hang(self, python: Python):
         assert "EOFError" in (await python("input('name? ')")).text
         assert (await python("breakpoint()")).ok
         assert "Quit" in (await python("import pdb\npdb.set_trace()\n1")).text
 
-    async def test_P13_what_a_thread_prints_later_comes_with_the_next_call(self, python: Python):
+    async def test_p13_what_a_thread_prints_later_comes_with_the_next_call(self, python: Python):
         await python("""
             import threading
             go, gone = threading.Event(), threading.Event()
@@ -447,7 +490,7 @@ class TestFaultyCode:
             "import builtins\nfor name in list(vars(builtins)):\n    if not name.startswith('_'): delattr(builtins, name)",
         ],
     )
-    async def test_P14_patched_modules_cost_at_most_the_state(self, python: Python, code: str):
+    async def test_p14_patched_modules_cost_at_most_the_state(self, python: Python, code: str):
         await python(code)
         assert (await python("print('fine')")).text == "fine"
 
@@ -487,7 +530,7 @@ class TestFigures:
         await python("import matplotlib.pyplot as plt\nplt.figure(1).savefig('mine.png')")
         assert not context.artifacts
 
-    async def test_P12_figures_are_capped_in_number_and_size(self, python: Python, context: FakeContext):
+    async def test_p12_figures_are_capped_in_number_and_size(self, python: Python, context: FakeContext):
         code = "import matplotlib.pyplot as plt\nfor n in range(1000): plt.figure(n{})\nNone"
         result = await python(code.format(""))
         assert "990 more figures were not saved" in result.text
@@ -563,3 +606,22 @@ async def test_a_block_can_write_files_and_then_run_one(python: Python, tmp_path
     )
     assert (result.ok, result.silent, result.text) == (True, False, "3")
     assert (tmp_path / "calc.py").read_text(encoding="utf-8") == "def add(a, b):\n    return a + b\n"
+
+
+async def test_a_written_program_is_tested_by_the_test_beside_it(python: Python, tmp_path: Path):
+    (tmp_path / "test_calc.py").write_text("from calc import add\nassert add(1, 2) == 3, add(1, 2)\nprint('通过')\n")
+    wrong = await python("%%writefile calc.py\ndef add(a, b):\n    return a - b")
+    assert (wrong.ok, wrong.silent) == (False, False)
+    assert "wrote calc.py; test_calc.py was run and fails" in wrong.text
+    assert "AssertionError: -1" in wrong.text
+    right = await python("%%writefile calc.py\ndef add(a, b):\n    return a + b")
+    assert (right.ok, right.silent) == (True, False)
+    assert right.text == "(wrote calc.py; test_calc.py was run and passes:)\n通过"
+
+
+async def test_test_functions_beside_a_written_program_are_run(python: Python, tmp_path: Path):
+    (tmp_path / "test_calc.py").write_text(
+        "import unittest\nimport calc\nclass T(unittest.TestCase):\n    def test_one(self):\n        self.assertEqual(calc.ONE, 1)\n"
+    )
+    assert not (await python("%%writefile calc.py\nONE = 2")).ok
+    assert (await python("%%writefile calc.py\nONE = 1")).ok

@@ -1,17 +1,16 @@
-"""python_execute: code runs in a child process that lives as long as the run, so variables stay between calls."""
+"""python_execute: code runs in a sandboxed process that lives as long as the run, so variables stay between calls."""
 
 import asyncio
-from pathlib import Path
 from typing import Self
 
 from handloom.errors import ToolError
 from handloom.messages import ToolResult
+from handloom.sandbox.sandbox import Sandbox
 from handloom.toolbox.python_process import Execution, PythonProcess
 from handloom.tools import results
 from handloom.tools.tool import ToolContext, tool
 
 RESULT_CHARS = 32_000
-MEMORY_MB = 2048
 MAX_TIMEOUT = 3600.0
 
 
@@ -24,7 +23,8 @@ async def python_execute(
     """Run Python as in a notebook; variables stay for the next call. Print what you want to see. `%%writefile NAME` as the first line writes the rest into a file; a line `!command` runs a command."""
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ToolError(f"timeout: give seconds between 0 and {MAX_TIMEOUT:.0f}")
-    worker = await context.resource(PythonWorker, lambda: PythonWorker.start(context.workspace))
+    sandbox = await context.sandbox()
+    worker = await context.resource(PythonWorker, lambda: PythonWorker.start(sandbox))
     execution = await worker.execute(code, timeout)
     for name in execution.figures:
         await context.artifact(context.workspace / name, "figure")
@@ -43,24 +43,23 @@ def told(execution: Execution) -> str:
 class PythonWorker:
     """The run's Python: one process, and a new one at the next call after it died."""
 
-    def __init__(self, workspace: Path, memory_mb: int) -> None:
-        self._workspace = workspace
-        self._memory_mb = memory_mb
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._process: PythonProcess | None = None
         self._one_at_a_time = asyncio.Lock()
 
     @classmethod
-    async def start(cls, workspace: Path, *, memory_mb: int = MEMORY_MB) -> Self:
-        """Raises: ToolError when Python cannot be started in the workspace."""
-        worker = cls(workspace, memory_mb)
-        worker._process = await PythonProcess.start(workspace, memory_mb)
+    async def start(cls, sandbox: Sandbox) -> Self:
+        """Raises: ToolError when Python cannot be started in the sandbox."""
+        worker = cls(sandbox)
+        worker._process = await PythonProcess.start(sandbox)
         return worker
 
     async def execute(self, code: str, seconds: float) -> Execution:
         """Run the code for at most `seconds`. Cancellation interrupts the code and is let through."""
         async with self._one_at_a_time:
             if self._process is None:
-                self._process = await PythonProcess.start(self._workspace, self._memory_mb)
+                self._process = await PythonProcess.start(self._sandbox)
             try:
                 return await self._process.execute(code, seconds)
             finally:

@@ -7,16 +7,14 @@ import os
 import secrets
 import signal
 import socket
-import sys
 from asyncio import StreamReader, StreamWriter
-from asyncio.subprocess import Process
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import msgspec
 
 from handloom.errors import ToolError
+from handloom.sandbox.sandbox import Program, Sandbox, Stdio
 
 OUTPUT_BYTES = 1_000_000
 REPLY_BYTES = 1_000_000
@@ -26,20 +24,6 @@ EXIT_SECONDS = 1.0
 PIPE_BYTES = 65_536
 DRAIN_READS = 64
 WORKER = "handloom.toolbox.python_worker"
-
-KEPT = {
-    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH"),
-}
-PRESET = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "PYTHONUTF8": "1",
-    "PYTHONBREAKPOINT": "0",
-    "MPLBACKEND": "Agg",
-}
 
 
 @dataclass(frozen=True)
@@ -76,9 +60,9 @@ class LostError(Exception):
 class PythonProcess:
     """One child process, the socket on which it is asked and replies, and the pipe into which it prints."""
 
-    def __init__(self, process: Process, channel: tuple[StreamReader, StreamWriter], output: int) -> None:
+    def __init__(self, program: Program, channel: tuple[StreamReader, StreamWriter], output: int) -> None:
         self.dead = False
-        self._process = process
+        self._program = program
         self._reader, self._writer = channel
         self._output = output
         self._printed = Printed(OUTPUT_BYTES)
@@ -87,13 +71,18 @@ class PythonProcess:
         self._loop.add_reader(output, self._collect)
 
     @classmethod
-    async def start(cls, workspace: Path, memory_mb: int) -> Self:
-        """Start the process and wait until it answers. Raises: ToolError when it does not."""
+    async def start(cls, sandbox: Sandbox) -> Self:
+        """Start the process in the sandbox and wait until it answers. Raises: ToolError when it does not."""
         ours, theirs = socket.socketpair()
         output, printing = os.pipe()
         channel = await asyncio.open_unix_connection(sock=ours, limit=REPLY_BYTES)
         try:
-            process = await _spawn(workspace, memory_mb, theirs.fileno(), printing)
+            control, memory = theirs.fileno(), sandbox.settings.memory_mb << 20
+            program = await sandbox.spawn(
+                [sandbox.python, "-P", "-m", WORKER, str(control), str(memory), str(sandbox.workspace)],
+                stdio=Stdio(stdout=printing, stderr=printing),
+                pass_fds=(control,),
+            )
         except BaseException:
             channel[1].close()
             os.close(output)
@@ -101,7 +90,7 @@ class PythonProcess:
         finally:
             theirs.close()
             os.close(printing)
-        child = cls(process, channel, output)
+        child = cls(program, channel, output)
         try:
             first = await child.execute("", START_SECONDS)
         except asyncio.CancelledError:
@@ -167,9 +156,10 @@ class PythonProcess:
         """Press Ctrl-C: on the process, then on all that it started. None when it did not reply and was killed."""
         reply = None
         try:
-            for press in (os.kill, os.killpg):
-                with contextlib.suppress(ProcessLookupError):
-                    press(self._process.pid, signal.SIGINT)
+            for everything in (False, True):
+                await self._program.signal(signal.SIGINT)
+                if everything:
+                    await self._program.signal_others(signal.SIGINT)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_SECONDS):
                         reply = await self._reply(nonce)
@@ -184,6 +174,8 @@ class PythonProcess:
         """What ended the process, whose end of the socket is closed."""
         code = await self._exited(STOP_SECONDS)
         await self._buried()
+        if self._program.fate:
+            return self._program.fate
         match code:
             case None:
                 return "the code closed the reply channel of the Python process, which was killed"
@@ -195,7 +187,7 @@ class PythonProcess:
     async def _exited(self, seconds: float) -> int | None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return await self._process.wait()
+                return await self._program.wait()
         return None
 
     async def _buried(self) -> None:
@@ -206,8 +198,7 @@ class PythonProcess:
         if self.dead:
             return
         self.dead = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS forbids signals to the dead
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._program.kill()
         self._drain()
         self._loop.remove_reader(self._output)
         os.close(self._output)
@@ -260,28 +251,3 @@ class Printed:
         text = (self._head + gap + self._tail).decode(errors="replace")
         self._clear()
         return text
-
-
-async def _spawn(workspace: Path, memory_mb: int, control: int, output: int) -> Process:
-    """The process leads a session of its own, so that it can be killed with all that it started.
-
-    Linux sends the death signal of the child when the thread that made it ends: make it in the loop's thread.
-    """
-    try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", WORKER, str(control), str(memory_mb << 20), str(workspace)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(control,),
-            cwd=workspace,
-            env=environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ToolError(f"Python cannot be started in {workspace}: {error}") from None
-
-
-def environment() -> dict[str, str]:
-    """What programs need to work, never a copy of our own environment: that one holds keys."""
-    return {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")} | PRESET

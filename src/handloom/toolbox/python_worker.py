@@ -89,9 +89,11 @@ class Session:
         try:
             code = readable(code)
             value = self._execute(code, name)
-            noted = value if isinstance(value, Note) else DEFINED if value is None and only_defines(code) else ""
-            self._silent = value is None or bool(noted)
-            return True, noted or shown(value)
+            if isinstance(value, Note):
+                self._silent = value.silent
+                return value.ok, value.text
+            self._silent = value is None
+            return True, DEFINED if value is None and only_defines(code) else shown(value)
         except SystemExit as left:
             said = (
                 f"SystemExit: the code asked to exit with {shown(left.code) or 0}; Python goes on, variables are kept"
