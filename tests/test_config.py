@@ -134,5 +134,56 @@ def test_a_key_comes_from_its_variable_or_its_command() -> None:
 
 def test_the_schema_of_the_file_covers_every_section() -> None:
     schema = config.Settings.model_json_schema()
-    assert set(schema["properties"]) == {"agent", "llm", "agents", "limits", "journal", "prices"}
+    assert set(schema["properties"]) == {"agent", "llm", "agents", "limits", "journal", "prices", "policy", "sandbox"}
     assert schema["additionalProperties"] is False
+
+
+RULES = """
+[policy]
+mode = "ask"
+[[policy.rule]]
+tool = "bash"
+command = ["git", ["status", "diff"]]
+do = "allow"
+match = ["git status -s"]
+not_match = ["git log; rm -rf x"]
+"""
+
+
+def test_rules_are_read_with_their_examples(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(RULES)
+    (tmp_path / "rules.toml").write_text('[[policy.rule]]\ntool = "fetch"\nhost = "example.org"\ndo = "allow"\n')
+    settings = load(tmp_path, tmp_path).settings.policy
+    assert settings.mode == "ask"
+    assert [rule.tool for rule in settings.rule] == ["bash", "fetch"], "files add to the rules"
+    assert settings.rule[0].rule().command == ("git", ("status", "diff"))
+
+
+def test_a_rule_that_misses_its_example_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(RULES.replace("git status -s", "git push"))
+    with pytest.raises(ConfigError, match=r"config.toml.*does not fit its example 'git push'"):
+        load(tmp_path, tmp_path)
+    (tmp_path / "config.toml").write_text(RULES.replace("git log; rm -rf x", "git diff"))
+    with pytest.raises(ConfigError, match="fits its example 'git diff'"):
+        load(tmp_path, tmp_path)
+
+
+def test_a_folder_that_is_not_trusted_may_only_be_stricter(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".handloom").mkdir(parents=True)
+    file = project / ".handloom" / "config.toml"
+    file.write_text(
+        '[policy]\nmode = "plan"\n[policy.taint]\ngate = "off"\n[sandbox]\nkind = "off"\nnet = "full"\n[llm]\nmodel = "evil"\n'
+        '[[policy.rule]]\ndo = "allow"\n[[policy.rule]]\ndo = "deny"\ntool = "bash"\n[[policy.hook]]\non = "run_end"\ncommand = "evil"\n'
+    )
+    loaded = config.load(folder=project, environment={"HANDLOOM_HOME": str(tmp_path)})
+    settings = loaded.settings
+    assert (settings.policy.mode, settings.policy.taint.gate) == ("plan", "ask")
+    assert [rule.do for rule in settings.policy.rule] == ["deny"]
+    assert (settings.sandbox.kind, settings.sandbox.net, settings.llm.model) == ("auto", "none", "")
+    assert settings.policy.hook == ()
+    assert loaded.untrusted == file
+    (tmp_path / "config.toml").write_text('[policy]\nmode = "deny"\n')
+    file.write_text('[policy]\nmode = "ask"\n')
+    loaded = config.load(folder=project, environment={"HANDLOOM_HOME": str(tmp_path)})
+    assert loaded.settings.policy.mode == "deny"

@@ -11,18 +11,22 @@ if TYPE_CHECKING:
     from handloom.agents import Agent, Output
     from handloom.errors import HandloomError, ToolError
     from handloom.events import Event
+    from handloom.flow.flow import Flow
     from handloom.journal import Journal, MemoryStore, Store
     from handloom.llm.model import Model
     from handloom.memory import Memory
     from handloom.messages import ImagePart, Message
+    from handloom.plans import Plan, Step
     from handloom.prompts import PromptTemplate
     from handloom.runs import Limits, Run, RunResult
     from handloom.tools import Tool, ToolContext, Toolset, tool
     from handloom.wiring import resume, run
+    from handloom.wiring.flows import run_flow
 
 __all__ = [
     "Agent",
     "Event",
+    "Flow",
     "HandloomError",
     "ImagePart",
     "Journal",
@@ -32,9 +36,11 @@ __all__ = [
     "Message",
     "Model",
     "Output",
+    "Plan",
     "PromptTemplate",
     "Run",
     "RunResult",
+    "Step",
     "Store",
     "Tool",
     "ToolContext",
@@ -42,12 +48,14 @@ __all__ = [
     "Toolset",
     "resume",
     "run",
+    "run_flow",
     "tool",
 ]
 
 _HOMES = {
     "Agent": "agents",
     "Event": "events",
+    "Flow": "flow.flow",
     "HandloomError": "errors",
     "ImagePart": "messages",
     "Journal": "journal",
@@ -57,9 +65,11 @@ _HOMES = {
     "Message": "messages",
     "Model": "llm.model",
     "Output": "agents",
+    "Plan": "plans",
     "PromptTemplate": "prompts",
     "Run": "runs",
     "RunResult": "runs",
+    "Step": "plans",
     "Store": "journal",
     "Tool": "tools",
     "ToolContext": "tools",
@@ -67,6 +77,7 @@ _HOMES = {
     "Toolset": "tools",
     "resume": "wiring",
     "run": "wiring",
+    "run_flow": "wiring.flows",
     "tool": "tools",
 }
 

@@ -11,6 +11,7 @@ from handloom.messages import ImagePart, Json, Message, ToolCall, ToolResult, Us
 
 RunStatus = Literal["running", "suspended", "success", "failed"]
 Cause = Literal["question", "limit", "interrupted", "unavailable"]
+StepStatus = Literal["pending", "running", "waiting", "success", "failed", "skipped"]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
@@ -50,9 +51,12 @@ class RunResumed(Envelope, frozen=True, tag="run.resumed"):
 
 
 class RunEnded(Envelope, frozen=True, tag="run.ended"):
+    """`cause` is `denied` when a person stopped the run at a question for approval."""
+
     status: Literal["success", "failed"]
     answer: str = ""
     reason: str = ""
+    cause: Literal["", "denied"] = ""
 
 
 class TurnStarted(Envelope, frozen=True, tag="turn.started"):
@@ -107,6 +111,102 @@ class ToolReturned(Envelope, frozen=True, tag="tool.returned"):
     seconds: float = 0.0
 
 
+class PlanMade(Envelope, frozen=True, tag="plan.made"):
+    """A plan is to be carried out; the span is empty, or that of the step whose sub-flow it is.
+
+    `plan` is a flow file's content, `inputs` are all its values, defaults included, and `folder` is where the files of its sub-flows are.
+    """
+
+    plan: Json
+    inputs: Json = {}
+    folder: str = ""
+
+
+class PlanRevised(Envelope, frozen=True, tag="plan.revised"):
+    """A plan was changed while it is carried out.
+
+    `steps` holds the steps that are new or changed, null for those that are gone; `inputs` the values that changed. The steps of `again` lose what came of
+    them and run once more.
+    """
+
+    steps: Json = {}
+    inputs: Json = {}
+    again: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class StepQueued(Envelope, frozen=True, tag="step.queued"):
+    """All that the step needs has ended, and it waits: for its condition or an approval, or, once those are there (`cleared`), for its turn.
+
+    It is not saved, for it follows from what is.
+    """
+
+    durable: ClassVar[bool] = False
+
+    cleared: bool = False
+
+
+class StepStarted(Envelope, frozen=True, tag="step.started"):
+    """An attempt begins. Attempts count from 1 over all rounds of a `repeat` and never anew.
+
+    `items` are those of a `for_each` step; each is carried out under a span of its own, `research#0`.
+    """
+
+    attempt: int = 1
+    round: int = 1
+    items: tuple[Any, ...] | None = None
+
+
+class StepRetried(Envelope, frozen=True, tag="step.retried"):
+    """An attempt failed, and another follows after `delay` seconds."""
+
+    attempt: int
+    reason: str
+    delay: float = 0.0
+
+
+class StepRepeated(Envelope, frozen=True, tag="step.repeated"):
+    """A round of a `repeat` is over and its `until` does not hold yet, so that another follows."""
+
+    round: int
+    output: Any = None
+
+
+class StepEnded(Envelope, frozen=True, tag="step.ended"):
+    """A step is over. A skipped one names in `cause` the step because of which it was skipped.
+
+    A `for_each` step has no output of its own: it is that of its items. `cached` says that an earlier run had done the same.
+    """
+
+    status: Literal["success", "failed", "skipped"]
+    output: Any = None
+    reason: str = ""
+    cause: str = ""
+    cached: bool = False
+
+
+class StepSummarised(Envelope, frozen=True, tag="step.summarised"):
+    """What came of a step, in short, for prompts in which the whole has no room; written once."""
+
+    summary: str
+    usage: Usage = Usage()
+
+
+class ToolDecided(Envelope, frozen=True, tag="tool.decided"):
+    """What the policy, a hook or a person said to a call, where it was not simply allowed. `by` is one of `policy`, `hook`, `person`.
+
+    `scope` is `run` when a person allowed the tool until the run ends.
+    """
+
+    call: str
+    tool: str
+    do: Literal["allow", "deny"]
+    by: Literal["policy", "hook", "person"]
+    reason: str = ""
+    rule: str = ""
+    scope: Literal["once", "run"] = "once"
+
+
 class QuestionAsked(Envelope, frozen=True, tag="question.asked"):
     """Someone must answer before the run goes on; `id` is unique within the run."""
 
@@ -158,6 +258,15 @@ Event = (
     | ModelRetried
     | ToolCalled
     | ToolReturned
+    | PlanMade
+    | PlanRevised
+    | StepQueued
+    | StepStarted
+    | StepRetried
+    | StepRepeated
+    | StepEnded
+    | StepSummarised
+    | ToolDecided
     | QuestionAsked
     | QuestionAnswered
     | ContextCompacted

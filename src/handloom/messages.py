@@ -66,7 +66,7 @@ class ToolResult(Value, frozen=True):
     """What a tool gave back. `ok` tells success from failure; the words of the text never do.
 
     `silent` says that the tool had nothing to show and `text` only says so. `spill` names a file of the run's folder that holds the complete text
-    when `text` is cut.
+    when `text` is cut. `untrusted` says that strangers wrote it (a web page, say).
     """
 
     text: str = ""
@@ -74,6 +74,7 @@ class ToolResult(Value, frozen=True):
     silent: bool = False
     images: tuple[ImagePart, ...] = ()
     spill: str = ""
+    untrusted: bool = False
 
 
 class ToolSpec(Value, frozen=True):

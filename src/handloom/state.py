@@ -8,6 +8,8 @@ from handloom.events import (
     Event,
     MessageAdded,
     ModelReplied,
+    PlanMade,
+    PlanRevised,
     QuestionAnswered,
     QuestionAsked,
     RunEnded,
@@ -15,7 +17,9 @@ from handloom.events import (
     RunStarted,
     RunStatus,
     RunSuspended,
+    StepSummarised,
     ToolCalled,
+    ToolDecided,
     ToolReturned,
     TurnEnded,
     TurnStarted,
@@ -24,6 +28,16 @@ from handloom.events import (
 )
 from handloom.memory import Memory
 from handloom.messages import Json, Usage
+from handloom.steps import OF_STEPS, PlanState, Steps, StepState, forgotten_by
+
+_SPOKEN = (
+    RunStarted,
+    MessageAdded,
+    ModelReplied,
+    ContextCompacted,
+)  # what makes a memory; other events are of one that is there
+
+_BEGUN = (RunStarted, RunResumed)  # before these, nothing ran
 
 
 @dataclass
@@ -34,6 +48,11 @@ class Question:
     question: str
     options: tuple[str, ...] = ()
     answer: str | None = None
+    at: float = 0.0  # when it was asked
+
+    def take(self, answer: str) -> None:
+        """The first answer counts: who asked may have acted on it."""
+        self.answer = answer if self.answer is None else self.answer
 
 
 @dataclass
@@ -64,6 +83,11 @@ class State:
     open_calls: set[str] = field(default_factory=set[str])
     questions: dict[str, Question] = field(default_factory=dict[str, Question])
     tools: dict[str, ToolCount] = field(default_factory=dict[str, ToolCount])
+    flow: Steps = field(default_factory=Steps)
+    granted: set[str] = field(default_factory=set[str])  # tools that a person has allowed for this run
+    tainted: dict[str, None] = field(
+        default_factory=dict[str, None]
+    )  # tools whose untrusted results were read, in order
     artifacts: list[str] = field(default_factory=list[str])
     warned: set[str] = field(default_factory=set[str])
     spent_before: tuple[float, ...] = (0, 0, 0, 0)  # when the current task was given
@@ -72,6 +96,18 @@ class State:
     def memory(self, span: str) -> Memory:
         """The memory of the agent that `span` belongs to."""
         return self.memories.setdefault(agent_scope(span), Memory())
+
+    @property
+    def plans(self) -> dict[str, PlanState]:
+        return self.flow.plans
+
+    @property
+    def steps(self) -> dict[str, StepState]:
+        return self.flow.steps
+
+    def step(self, span: str) -> StepState:
+        """The step, or item, of this span; one of which nothing is recorded is pending."""
+        return self.steps.get(span) or StepState()
 
     def open_questions(self) -> list[Question]:
         return [question for question in self.questions.values() if question.answer is None]
@@ -85,10 +121,18 @@ class State:
             "seconds": self.seconds,
         }
 
-    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912 - one case for each kind, none with a branch inside
+    def apply(self, event: Event) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each kind
         self.seq = event.seq + 1
         self._count_time(event)
-        self.memory(event.span).apply(event)
+        if isinstance(event, OF_STEPS):
+            # They are the most by far, and tell of nothing but their step.
+            self.flow.apply(event)
+            self.usage = self.usage + event.usage if isinstance(event, StepSummarised) else self.usage
+            return
+        if isinstance(event, _SPOKEN) or (isinstance(event, ToolReturned) and agent_scope(event.span) in self.memories):
+            self.memory(event.span).apply(event)
+        if self.flow.plans or isinstance(event, PlanMade):
+            self.flow.apply(event)
         match event:
             case RunStarted():
                 self.task, self.workspace, self.settings = event.task, event.workspace, event.settings
@@ -98,7 +142,7 @@ class State:
             case RunSuspended(reason=reason, cause=cause):
                 self.status, self.reason, self.cause = "suspended", reason, cause
             case RunEnded():
-                self.status, self.answer, self.reason = event.status, event.answer, event.reason
+                self.status, self.answer, self.reason, self.cause = event.status, event.answer, event.reason, event.cause
             case MessageAdded(message=message) if message.origin == "task" and not event.span:
                 self.spent_before = tuple(self.spent().values())
                 self.warned.clear()
@@ -110,6 +154,8 @@ class State:
                 self.open_turns.discard(agent_scope(event.span))
             case ModelReplied(usage=usage) | ContextCompacted(usage=usage):
                 self.usage += usage
+            case PlanRevised():
+                self._forget_questions(event)
             case ToolCalled():
                 self.open_calls.add(event.span)
             case ToolReturned():
@@ -118,10 +164,14 @@ class State:
                 count.calls += 1
                 count.failed += not event.result.ok
                 count.seconds += event.seconds
+                if event.result.untrusted:
+                    self.tainted[event.call.name] = None
+            case ToolDecided(do="allow", scope="run", tool=tool):
+                self.granted.add(tool)
             case QuestionAsked():
-                self.questions[event.id] = Question(event.id, event.question, event.options)
+                self.questions[event.id] = Question(event.id, event.question, event.options, at=event.at)
             case QuestionAnswered():
-                self.questions[event.id].answer = event.answer
+                self.questions[event.id].take(event.answer)
             case ArtifactAdded(path=path):
                 self.artifacts += [path] if path not in self.artifacts else []
             case WarningRaised(topic=topic):
@@ -129,8 +179,13 @@ class State:
             case _:
                 pass
 
+    def _forget_questions(self, event: PlanRevised) -> None:
+        """Those of steps that run again: they are asked anew."""
+        forgotten = forgotten_by(event)
+        self.questions = {key: question for key, question in self.questions.items() if not forgotten(key)}
+
     def _count_time(self, event: Event) -> None:
         """Add the time since the last event, but not the time in which nothing ran."""
-        if not isinstance(event, RunStarted | RunResumed) and self.status == "running":
+        if self.status == "running" and not isinstance(event, _BEGUN):
             self.seconds += max(0.0, event.at - self._last_at)
         self._last_at = event.at

@@ -12,6 +12,7 @@ from handloom.llm.model import Reply, Request
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Price, Profile, profile_for
 from handloom.messages import ImagePart, Message, ToolSpec
+from handloom.redaction import Secret
 from handloom.testing.server import ScriptedServer, Step, body, call, cut, error, hang, reply
 from handloom.testing.steps import Reply as Scripted
 
@@ -262,7 +263,7 @@ async def test_the_next_model_takes_over_and_stays() -> None:
 
 async def test_azure_is_addressed_by_deployment() -> None:
     with ScriptedServer([reply("hi")]) as server:
-        endpoint = Endpoint(base_url=server.base_url.removesuffix("/v1"), api_key="k", azure_version="2025-01-01")
+        endpoint = Endpoint(base_url=server.base_url.removesuffix("/v1"), api_key=Secret("k"), azure_version="2025-01-01")
         model = OpenAIModel("my-deployment", endpoint, profile=Profile())
         assert (await model.complete(HELLO, Watcher())).message.text == "hi"
         await model.aclose()
@@ -282,7 +283,7 @@ async def test_estimates_learn_from_what_the_service_counts() -> None:
 
 
 def test_a_key_is_in_no_repr() -> None:
-    assert "sk-secret" not in repr(Endpoint(api_key="sk-secret", headers={"x": "sk-secret"}))
+    assert "sk-secret" not in repr(Endpoint(api_key=Secret("sk-secret"), headers={"x": "sk-secret"}))
 
 
 def test_profiles_are_chosen_by_name() -> None:

@@ -11,10 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
+from handloom.agents import gate
 from handloom.errors import HandloomError, RunStoppedError, ToolError
 from handloom.events import ArtifactAdded, ToolCalled, ToolReturned
 from handloom.messages import ToolCall, ToolResult
 from handloom.runs import Closeable, Run
+from handloom.sandbox import Sandbox
 from handloom.tools import Tool, schema
 from handloom.tools.results import clean, cut
 
@@ -41,6 +43,12 @@ class CallContext:
     async def resource(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
         return await self._run.resource(kind, make)
 
+    async def sandbox(self) -> Sandbox:
+        return await self._run.sandbox()
+
+    def spill_file(self) -> Path:
+        return self._run.folder / f"{self.call_id}.txt"
+
     async def artifact(self, path: Path, note: str = "") -> None:
         await self._run.emit(ArtifactAdded(path=str(path), note=note))
 
@@ -48,7 +56,9 @@ class CallContext:
         message = self._run.memory.result(handle)
         if message is None:
             raise ToolError(f"no result has the handle {handle!r}")
-        return (self._run.folder / message.spill).read_text(encoding="utf-8") if message.spill else message.text
+        if not message.spill:
+            return message.text
+        return clean((self._run.folder / message.spill).read_text(encoding="utf-8", errors="replace"))
 
 
 async def run_calls(run: Run, calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> None:
@@ -80,36 +90,55 @@ async def _run_call(run: Run, call: ToolCall, tools: Mapping[str, Tool]) -> None
             ok=False,
         )
     else:
-        if span.span not in run.state.open_calls:
-            await span.emit(ToolCalled(call=call))
-        result = await _result(span, call, tool)
+        result = _wrong(call, tool) or await gate.refusal(span, call, tool) or await _run_tool(span, call, tool)
     await span.emit(ToolReturned(call=call, result=result, seconds=round(time.monotonic() - started, 3)))
+
+
+def _wrong(call: ToolCall, tool: Tool) -> ToolResult | None:
+    """What is wrong with the arguments, before anyone is asked about them."""
+    try:
+        tool.check(call.arguments)
+    except ToolError as error:
+        return ToolResult(text=str(error), ok=False)
+    return None
+
+
+async def _run_tool(span: Run, call: ToolCall, tool: Tool) -> ToolResult:
+    if span.span not in span.state.open_calls:
+        await span.emit(ToolCalled(call=call))
+    result = await gate.checked(span, call, tool, await _result(span, call, tool))
+    return _bounded(span, call, result)
 
 
 def _asked(span: Run) -> bool:
     """Whether the call had stopped to ask a person, so that it is known where it stopped."""
-    return any(identity.startswith(f"{span.span}?") for identity in span.state.questions)
+    own = (identity for identity in span.state.questions if identity.startswith(f"{span.span}?"))
+    return any(not identity.endswith(f"?{gate.APPROVAL}") for identity in own)
 
 
 async def _result(span: Run, call: ToolCall, tool: Tool) -> ToolResult:
     try:
-        result = await tool.run(call.arguments, CallContext(span, call))
+        return await tool.run(call.arguments, CallContext(span, call))
     except RunStoppedError:
         raise
     except ToolError as error:
-        result = ToolResult(text=str(error), ok=False)
+        return ToolResult(text=str(error), ok=False)
     except HandloomError as error:
-        result = ToolResult(text=f"{type(error).__name__}: {error}", ok=False)
+        return ToolResult(text=f"{type(error).__name__}: {error}", ok=False)
     except Exception as error:
         log.exception("tool %s failed in run %s", tool.name, span.id)
-        result = ToolResult(text=f"the tool {tool.name} broke: {type(error).__name__}: {error}", ok=False)
-    return _bounded(span, call, result)
+        return ToolResult(text=f"the tool {tool.name} broke: {type(error).__name__}: {error}", ok=False)
 
 
 def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     """The result with clean text of bounded length; the complete text goes to a file of the run."""
-    text = clean(result.text)
-    if len(text) <= OUTPUT:
+    redactor = span.safety.redactor
+    text = redactor.clean(clean(result.text))
+    if result.spill:
+        path = span.folder / result.spill
+        if redactor.values and (whole := path.read_bytes()) != (cleaned := redactor.clean_bytes(whole)):
+            path.write_bytes(cleaned)
+    if len(text) <= OUTPUT or result.spill:
         return msgspec.structs.replace(result, text=text)
     name = f"{call.id}.txt"
     (span.folder / name).write_text(text, encoding="utf-8")

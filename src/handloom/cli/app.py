@@ -20,6 +20,10 @@ app = typer.Typer(
 runs_app = typer.Typer(no_args_is_help=True, help="Look at earlier runs, answer their questions, export them.")
 model_app = typer.Typer(no_args_is_help=True, help="See which models there are, and find out what one can do.")
 config_app = typer.Typer(no_args_is_help=True, help="See and check the settings.")
+flow_app = typer.Typer(no_args_is_help=True, help="Carry out flows: files of steps that depend on each other.")
+policy_app = typer.Typer(no_args_is_help=True, help="See what tools may do, and why.")
+app.add_typer(policy_app, name="policy")
+app.add_typer(flow_app, name="flow")
 app.add_typer(runs_app, name="runs")
 app.add_typer(model_app, name="model")
 app.add_typer(config_app, name="config")
@@ -46,6 +50,10 @@ Workspace = Annotated[
 ]
 Images = Annotated[list[Path] | None, typer.Option("--image", help="An image to show with the task; can be repeated.")]
 
+Yes = Annotated[bool, typer.Option("--yes", help="Allow what would be asked; what a rule denies stays denied.")]
+Ask = Annotated[bool, typer.Option("--ask", help="Ask before every call with an effect.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny what would be asked.")]
+
 
 @app.command()
 def run(
@@ -64,6 +72,9 @@ def run(
     schema: Schema = None,
     workspace: Workspace = None,
     image: Images = None,
+    yes: Yes = False,
+    ask: Ask = False,
+    deny: Deny = False,
 ) -> None:
     """Do a task and print the answer."""
     from handloom.cli import work
@@ -78,16 +89,30 @@ def run(
         schema=schema,
         workspace=workspace,
         images=tuple(image or ()),
+        approval=work.approval(yes=yes, ask=ask, deny=deny),
     )
     raise typer.Exit(work.run(work.read_task(task), order, go_on=go_on))
 
 
 @app.command()
-def chat(model: Model = "", agent: AgentName = "", workspace: Workspace = None) -> None:
+def chat(
+    model: Model = "",
+    agent: AgentName = "",
+    workspace: Workspace = None,
+    yes: Yes = False,
+    ask: Ask = False,
+    deny: Deny = False,
+) -> None:
     """Talk with an agent; each line is a task in one conversation. An empty line or Ctrl-D ends it."""
     from handloom.cli import work
 
-    raise typer.Exit(work.chat(work.Order(model=model, agent=agent, workspace=workspace)))
+    raise typer.Exit(
+        work.chat(
+            work.Order(
+                model=model, agent=agent, workspace=workspace, approval=work.approval(yes=yes, ask=ask, deny=deny)
+            )
+        )
+    )
 
 
 @app.command()
@@ -102,13 +127,34 @@ def resume(
     timeout: Timeout = None,
     as_json: AsJson = False,
     out: Out = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", metavar="STEP", help="In a flow: run this step and all that need it again; can be repeated."
+        ),
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="In a flow: a new value of an input; can be repeated."),
+    ] = None,
+    yes: Yes = False,
+    ask: Ask = False,
+    deny: Deny = False,
 ) -> None:
     """Go on with a run where it stopped."""
     from handloom.cli import work
 
     order = work.Order(
-        model=model, limits=work.limits(max_turns, max_tokens, max_cost, timeout), as_json=as_json, out=out
+        model=model,
+        limits=work.limits(max_turns, max_tokens, max_cost, timeout),
+        as_json=as_json,
+        out=out,
+        approval=work.approval(yes=yes, ask=ask, deny=deny),
     )
+    if again or values:
+        from handloom.cli import flow
+
+        raise typer.Exit(flow.resume(run_id, again or [], values or [], order))
     raise typer.Exit(work.resume(run_id, order))
 
 
@@ -118,6 +164,83 @@ def doctor() -> None:
     from handloom.cli import doctor as checks
 
     raise typer.Exit(checks.report())
+
+
+FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="A flow file, YAML or JSON.")]
+
+
+@flow_app.command("run")
+def flow_run(
+    file: FlowFile,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i",
+            "--input",
+            metavar="NAME=VALUE",
+            help="A value of an input; text as it is, other types as JSON; can be repeated.",
+        ),
+    ] = None,
+    model: Model = "",
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+    out: Out = None,
+    workspace: Workspace = None,
+    yes: Yes = False,
+    ask: Ask = False,
+    deny: Deny = False,
+) -> None:
+    """Carry out a flow and print its outputs."""
+    from handloom.cli import flow, work
+
+    limits = work.limits(None, max_tokens, max_cost, timeout)
+    approval = work.approval(yes=yes, ask=ask, deny=deny)
+    order = work.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace, approval=approval)
+    raise typer.Exit(flow.run(file, given or [], order))
+
+
+@flow_app.command("check")
+def flow_check(file: FlowFile) -> None:
+    """Find the mistakes of a flow file, each with its line, without running it."""
+    from handloom.cli import flow
+
+    raise typer.Exit(flow.check(file))
+
+
+@flow_app.command("graph")
+def flow_graph(
+    file: FlowFile, form: Annotated[str, typer.Option("--format", help="mermaid, json or text.")] = "mermaid"
+) -> None:
+    """Draw a flow."""
+    from handloom.cli import flow
+
+    raise typer.Exit(flow.graph(file, form))
+
+
+@flow_app.command("schema")
+def flow_schema() -> None:
+    """The JSON Schema of flow files, for editors."""
+    from handloom.cli import flow
+
+    raise typer.Exit(flow.schema())
+
+
+@policy_app.command("check")
+def policy_check() -> None:
+    """Read the rules with their examples, and list them as they hold in this folder."""
+    from handloom.cli import policy
+
+    policy.check()
+
+
+@policy_app.command("explain")
+def policy_explain(command: Annotated[str, typer.Argument(help="A shell command, in quotes.")]) -> None:
+    """What would happen to a shell command, and which rule says so; nothing is run."""
+    from handloom.cli import policy
+
+    raise typer.Exit(policy.explain(command))
 
 
 @runs_app.command("list")
@@ -158,11 +281,20 @@ def runs_answer(
     run_id: Annotated[str, typer.Argument(metavar="RUN")],
     answer: Annotated[str, typer.Argument(help="The answer; - reads it from standard input.")],
     as_json: AsJson = False,
+    yes: Yes = False,
+    ask: Ask = False,
+    deny: Deny = False,
 ) -> None:
     """Answer the open question of a run, and go on with it."""
     from handloom.cli import work
 
-    raise typer.Exit(work.resume(run_id, work.Order(as_json=as_json), answer=work.read_task(answer)))
+    raise typer.Exit(
+        work.resume(
+            run_id,
+            work.Order(as_json=as_json, approval=work.approval(yes=yes, ask=ask, deny=deny)),
+            answer=work.read_task(answer),
+        )
+    )
 
 
 @runs_app.command("export")

@@ -1,9 +1,10 @@
-"""Exit codes, a public contract: 0 success, 1 failed, 2 usage or settings, 3 waits for a person, 4 limit, 6 unavailable, 130 interrupted, 143 terminated."""
+"""Exit codes, a public contract: 0 success, 1 failed, 2 usage or settings, 3 waits for a person, 4 limit, 5 denied, 6 unavailable, 130 interrupted, 143 terminated."""
 
 from handloom.errors import HandloomError, JournalError, ModelError
 from handloom.runs import RunResult
 
-SUCCESS, FAILED, USAGE, WAITING, LIMIT, UNAVAILABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 6, 130, 143
+SUCCESS, FAILED, USAGE, WAITING, LIMIT, DENIED, UNAVAILABLE = 0, 1, 2, 3, 4, 5, 6
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def code_of_result(result: RunResult, *, terminated: bool = False) -> int:
@@ -11,7 +12,7 @@ def code_of_result(result: RunResult, *, terminated: bool = False) -> int:
     if result.status == "success":
         return SUCCESS
     if result.status == "failed":
-        return FAILED
+        return DENIED if result.cause == "denied" else FAILED
     by_cause = {
         "question": WAITING,
         "limit": LIMIT,

@@ -18,7 +18,7 @@ from handloom.messages import ImagePart, Json, is_object
 from handloom.runs import RunResult
 from handloom.state import Question
 from handloom.views.console import LiveView, PlainView
-from handloom.wiring import Given, Session, Wishes
+from handloom.wiring import Approval, Given, Session, Wishes
 
 Opener = Callable[[], AbstractAsyncContextManager[Session]]
 IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
@@ -36,6 +36,7 @@ class Order:
     schema: Path | None = None
     workspace: Path | None = None
     images: tuple[Path, ...] = ()
+    approval: Approval = ""
 
     def wishes(self) -> Wishes:
         return Wishes(
@@ -54,6 +55,15 @@ def limits(turns: int | None, tokens: int | None, cost: float | None, timeout: s
     return {"turns": turns, "tokens": tokens, "cost": cost, "seconds": config.seconds(timeout)}
 
 
+def approval(*, yes: bool, ask: bool, deny: bool) -> Approval:
+    """What the three options say together. Raises: ConfigError for more than one."""
+    given: dict[Approval, bool] = {"yes": yes, "ask": ask, "deny": deny}
+    chosen: list[Approval] = [name for name, is_set in given.items() if is_set]
+    if len(chosen) > 1:
+        raise ConfigError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    return chosen[0] if chosen else ""
+
+
 def read_task(text: str) -> str:
     """The task as valid text; `-` is standard input. Raises: ConfigError when it is empty."""
     if text == "-":
@@ -66,7 +76,7 @@ def read_task(text: str) -> str:
 
 def run(task: str, order: Order, *, go_on: bool) -> int:
     """A new run, or the next task in the last conversation of the folder. The exit code says how it ended."""
-    loaded = _loaded(order.folder())
+    loaded = loaded_for(order.folder())
     images = tuple(_image(path) for path in order.images)
     last = _last_conversation(loaded, order.folder()) if go_on else ""
     desk = Desk(order)
@@ -78,15 +88,15 @@ def run(task: str, order: Order, *, go_on: bool) -> int:
 
 def resume(run_id: str, order: Order, *, answer: str | None = None) -> int:
     """Go on with a run; without an id with the newest that has not ended."""
-    loaded = _loaded(order.folder())
-    run_id = _known(loaded, run_id)
+    loaded = loaded_for(order.folder())
+    run_id = known_run(loaded, run_id)
     desk = Desk(order)
     return desk.work(lambda: wiring.reopen(loaded, run_id, order.wishes(), desk.given(), answer=answer))
 
 
 def chat(order: Order) -> int:
     """One conversation, a task a line; ends at an empty line or the end of the input."""
-    loaded = _loaded(order.folder())
+    loaded = loaded_for(order.folder())
     run_id, code = "", codes.SUCCESS
     while task := _line():
         desk = Desk(order)
@@ -117,7 +127,13 @@ class Desk:
     def given(self, images: tuple[ImagePart, ...] = ()) -> Given:
         """What this desk brings to a run. It asks on the terminal, where there is one; elsewhere a question suspends the run."""
         asker = self._ask if self._console.is_terminal and sys.stdin.isatty() else None
-        return Given(images=images, asker=asker, readers=(self.show,), progress=self.progress)
+        return Given(
+            images=images,
+            asker=asker,
+            readers=(self.show,),
+            progress=self.progress,
+            approval=self.order.approval,
+        )
 
     def show(self, event: Event) -> None:
         self.run_id = event.run
@@ -167,6 +183,8 @@ class Desk:
     async def _ask(self, question: Question) -> str | None:
         with self._view.paused():
             self._console.print(f"\n{question.question}", markup=False, highlight=False, style="bold")
+            if question.options:
+                self._console.print(f"[{' / '.join(question.options)}]", markup=False, highlight=False)
             self._console.print("(an empty line leaves it for later) > ", end="", markup=False)
             return (await _terminal_line()).strip() or None
 
@@ -210,7 +228,7 @@ def _line() -> str:
     return sys.stdin.readline().strip()
 
 
-def _loaded(folder: Path) -> config.Loaded:
+def loaded_for(folder: Path) -> config.Loaded:
     loaded = config.load(folder=folder)
     if loaded.untrusted is not None:
         print(f"handloom: {loaded.untrusted} is not used, `handloom config trust` allows it", file=sys.stderr)
@@ -225,7 +243,7 @@ def _last_conversation(loaded: config.Loaded, folder: Path) -> str:
     raise ConfigError(f"there is no earlier conversation in {folder}; run without -c")
 
 
-def _known(loaded: config.Loaded, run_id: str) -> str:
+def known_run(loaded: config.Loaded, run_id: str) -> str:
     """The run that is named, or the newest that can go on."""
     with closing(wiring.open_store(loaded)) as store:
         if run_id:

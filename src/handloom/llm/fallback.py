@@ -15,6 +15,11 @@ class FallbackModel:
         self._models = list(models)
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """Those that are left, in order."""
+        return tuple(self._models)
+
+    @property
     def name(self) -> str:
         return self._models[0].name
 

@@ -18,6 +18,7 @@ from handloom.llm.profiles import Profile, ToolMode, profile_for
 from handloom.llm.retry import Fault
 from handloom.llm.tokens import Meter
 from handloom.messages import Json, Message, ToolCall, Usage, is_object
+from handloom.redaction import Secret
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -63,7 +64,7 @@ class Endpoint:
 
     base_url: str = "https://api.openai.com/v1"
     service: str = ""
-    api_key: str = field(default="", repr=False)
+    api_key: Secret = field(default_factory=lambda: Secret(""))
     azure_version: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -255,7 +256,7 @@ class OpenAIModel:
 
             at = self.endpoint
             options: Any = {
-                "api_key": at.api_key or "none",  # the SDK insists on one, local servers ignore it
+                "api_key": at.api_key.reveal() or "none",  # the SDK insists on one, local servers ignore it
                 "max_retries": 0,
                 "timeout": openai.Timeout(at.idle, connect=15.0),
                 "default_headers": dict(at.headers),

@@ -1,6 +1,6 @@
 """Policy: what is allowed, asked for and denied, as values."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -38,8 +38,16 @@ class Rule:
             fnmatchcase(tool, self.tool)
             and (not self.command or self._fits_command(str(arguments.get("command", ""))))
             and (not self.path or fnmatchcase(str(arguments.get("path", "")).removeprefix("./"), self.path))
-            and (not self.host or _below(_host(str(arguments.get("url", ""))), self.host))
+            and (not self.host or _below(self.host_of(arguments), self.host))
         )
+
+    @staticmethod
+    def host_of(arguments: Json) -> str:
+        """The host of an argument `url`; empty where there is none."""
+        try:
+            return (urlsplit(str(arguments.get("url", ""))).hostname or "").lower()
+        except ValueError:
+            return ""
 
     def _fits_command(self, line: str) -> bool:
         if self.do == "allow":
@@ -81,7 +89,7 @@ class Policy:
     """Modes: `auto` lets rules and effects decide, `ask` asks for every side effect, `plan` only reads, `deny` denies what would be asked.
 
     `alone` is what asking means when nobody is there to answer: the run waits (`suspend`), or the call is denied.
-    `sandboxed` and `network` say how programs run: without a sandbox each one is asked for.
+    `remember` keeps a rule that a person answered with "always". `sandboxed` and `network` say how programs run: without a sandbox each one is asked for.
     """
 
     mode: Mode = "auto"
@@ -90,6 +98,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     taint: Taint = Taint()
     hooks: tuple[Hook, ...] = ()
+    remember: Callable[[Rule], None] | None = None
     sandboxed: bool = True
     network: bool = False
 
@@ -102,13 +111,6 @@ def strictest(decisions: Iterable[Do]) -> Do | None:
     """Deny beats ask beats allow; the order of rules and their detail do not matter."""
     found = set(decisions)
     return next((do for do in ("deny", "ask", "allow") if do in found), None)
-
-
-def _host(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 def _below(host: str, domain: str) -> bool:

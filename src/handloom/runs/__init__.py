@@ -5,5 +5,6 @@ from handloom.runs.recorder import Reader
 from handloom.runs.resources import Closeable
 from handloom.runs.result import RunResult
 from handloom.runs.run import Asker, Run
+from handloom.runs.safety import Safety
 
-__all__ = ["Asker", "Closeable", "Limits", "Reader", "Run", "RunResult"]
+__all__ = ["Asker", "Closeable", "Limits", "Reader", "Run", "RunResult", "Safety"]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from handloom.events import Event
+from handloom.events import Event, decode, encode
 from handloom.journal import Journal
+from handloom.redaction import Redactor
 from handloom.state import State
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class Recorder:
     state: State
     clock: Callable[[], float]
     readers: list[Reader] = field(default_factory=list[Reader])
+    redactor: Redactor = field(default_factory=Redactor)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def record(self, span: str, *events: Event) -> None:
@@ -40,7 +42,15 @@ class Recorder:
                 self._publish(event)
 
     def _stamped(self, event: Event, span: str, seq: int) -> Event:
-        return msgspec.structs.replace(event, run=self.journal.run, span=span, seq=seq, at=self.clock())
+        # An event that names its span keeps it, so that one transaction can hold what happened to several steps.
+        event = msgspec.structs.replace(event, run=self.journal.run, span=event.span or span, seq=seq, at=self.clock())
+        return self._redacted(event) if self.redactor.values else event
+
+    def _redacted(self, event: Event) -> Event:
+        """The event without known secrets: what is recorded is what memory and readers get, so the model does not see them either."""
+        data = encode(event)
+        cleaned = self.redactor.clean_bytes(data)
+        return event if cleaned is data else decode(cleaned)
 
     def _publish(self, event: Event) -> None:
         for reader in self.readers:

@@ -4,11 +4,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from handloom.errors import CancelledRunError, LimitReachedError, ModelError, RunStoppedError, SuspendedError
+from handloom.errors import (
+    CancelledRunError,
+    DeniedError,
+    LimitReachedError,
+    ModelError,
+    RunStoppedError,
+    SuspendedError,
+)
 from handloom.events import (
     Cause,
     Event,
@@ -32,6 +39,8 @@ from handloom.runs.limits import Limits, amount
 from handloom.runs.recorder import Reader, Recorder
 from handloom.runs.resources import CloseableT, Resources
 from handloom.runs.result import RunResult
+from handloom.runs.safety import Safety
+from handloom.sandbox import Sandbox, open_sandbox
 from handloom.state import Question, State
 
 LEFT = "not done: another task was given"
@@ -48,6 +57,7 @@ class _Core:
     limits: Limits
     asker: Asker | None
     fresh: bool  # nothing was done since the newest task was given
+    safety: Safety
     resources: Resources = field(default_factory=Resources)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -71,13 +81,15 @@ class Run:
         images: tuple[ImagePart, ...] = (),
         asker: Asker | None = None,
         readers: tuple[Reader, ...] = (),
+        safety: Safety | None = None,
         clock: Callable[[], float] = time.time,
         version: str = "",
     ) -> "Run":
         """A new run with its task in memory. `asker` answers questions while the run waits; without one it suspends."""
         journal = store.create(new_run_id())
-        recorder = Recorder(journal, State(), clock, list(readers))
-        run = cls(_Core(recorder, workspace, limits or Limits(), asker, fresh=True))
+        safety = safety or Safety()
+        recorder = Recorder(journal, State(), clock, list(readers), safety.redactor)
+        run = cls(_Core(recorder, workspace, limits or Limits(), asker, fresh=True, safety=safety))
         await run.emit(
             RunStarted(task=task, images=images, workspace=str(workspace), settings=settings or {}, version=version)
         )
@@ -92,6 +104,7 @@ class Run:
         limits: Limits | None = None,
         asker: Asker | None = None,
         readers: tuple[Reader, ...] = (),
+        safety: Safety | None = None,
         clock: Callable[[], float] = time.time,
     ) -> "Run":
         """A known run in the state it was left. Raises: RunNotFoundError, RunLockedError, JournalError."""
@@ -103,8 +116,9 @@ class Run:
         except BaseException:
             await journal.aclose()
             raise
-        recorder = Recorder(journal, state, clock, list(readers))
-        return cls(_Core(recorder, Path(state.workspace), limits or Limits(), asker, fresh=False))
+        safety = safety or Safety()
+        recorder = Recorder(journal, state, clock, list(readers), safety.redactor)
+        return cls(_Core(recorder, Path(state.workspace), limits or Limits(), asker, fresh=False, safety=safety))
 
     async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
         """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here.
@@ -146,6 +160,20 @@ class Run:
     @property
     def folder(self) -> Path:
         return self._core.recorder.journal.folder
+
+    @property
+    def safety(self) -> Safety:
+        return self._core.safety
+
+    @safety.setter
+    def safety(self, safety: Safety) -> None:
+        self._core.safety = safety
+        self._core.recorder.redactor = safety.redactor
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody is there to answer a question now."""
+        return self._core.asker is not None
 
     @property
     def limits(self) -> Limits:
@@ -257,6 +285,19 @@ class Run:
         """The one object of this kind that the run keeps until it stops."""
         return await self._core.resources.get(kind, make)
 
+    async def sandbox(self) -> Sandbox:
+        """Where the run starts programs, opened at its first use. Raises: SandboxError when none works here."""
+        return await self._core.resources.get(Sandbox, lambda: open_sandbox(self.workspace, self._core.safety.sandbox))
+
+    @contextlib.asynccontextmanager
+    async def apart(self, name: str) -> AsyncGenerator["Run"]:
+        """A child with resources of its own, closed at the end: what one step of a flow keeps open is not another's."""
+        resources = Resources()
+        try:
+            yield Run(replace(self._core, resources=resources), self.child(name).span)
+        finally:
+            await resources.aclose()
+
     # The life of a run
 
     async def complete(self, work: Callable[["Run"], Awaitable[Answer]]) -> RunResult:
@@ -280,8 +321,11 @@ class Run:
             answer = await self._in_time(work)
         except RunStoppedError as error:
             cause = _cause(error)
+            denied = "denied" if isinstance(error, DeniedError) else ""
             await self.emit(
-                RunSuspended(cause=cause, reason=str(error)) if cause else RunEnded(status="failed", reason=str(error))
+                RunSuspended(cause=cause, reason=str(error))
+                if cause
+                else RunEnded(status="failed", reason=str(error), cause=denied)
             )
         except ModelError as error:
             await self.emit(RunSuspended(cause="unavailable", reason=str(error)))

@@ -1,17 +1,24 @@
 """FakeContext: what a tool's test gives the tool in place of a run."""
 
 import asyncio
+import dataclasses
+import os
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from handloom.errors import SuspendedError, ToolError
+from handloom.sandbox import Sandbox, SandboxSettings, open_sandbox
+from handloom.sandbox.settings import Kind
+from handloom.tools import results
 from handloom.tools.tool import ResourceT
 
 
 class FakeContext:
-    """A `ToolContext` without a run: a folder, canned answers, earlier results; resources are closed by `async with`.
+    """A `ToolContext` without a run: a folder, a real sandbox, canned answers, earlier results; resources are closed by `async with`.
 
     `questions` and `artifacts` tell what the tool asked and reported.
 
@@ -26,6 +33,7 @@ class FakeContext:
         answers: Iterable[str] = (),
         results: Mapping[str, str] | None = None,
         call_id: str = "call-1",
+        sandbox: SandboxSettings | Kind = "auto",
     ) -> None:
         self.questions: list[str] = []
         self.artifacts: list[Path] = []
@@ -35,6 +43,9 @@ class FakeContext:
         self._call_id = call_id
         self._resources: dict[type, Any] = {}
         self._making = asyncio.Lock()
+        kept = SandboxSettings(kind=sandbox) if isinstance(sandbox, str) else sandbox
+        self._settings = kept if kept.cache else dataclasses.replace(kept, cache=_cache())
+        self._folder: Path | None = None
 
     @property
     def workspace(self) -> Path:
@@ -57,10 +68,21 @@ class FakeContext:
                 self._resources[kind] = await make()
             return self._resources[kind]
 
+    async def sandbox(self) -> Sandbox:
+        """A real one, the system's own unless the test says otherwise: `FakeContext(folder, sandbox="off")`."""
+        return await self.resource(Sandbox, lambda: open_sandbox(self._workspace, self._settings))
+
+    def spill_file(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="handloom-test-"))
+        return self._folder / f"{self._call_id}.txt"
+
     async def artifact(self, path: Path, note: str = "") -> None:  # noqa: ARG002 - tests look at the path
         self.artifacts.append(path)
 
     def recall(self, handle: str) -> str:
+        if handle == self._call_id and self._folder is not None and self.spill_file().exists():
+            return results.clean(self.spill_file().read_text(encoding="utf-8", errors="replace"))
         if handle not in self._results:
             raise ToolError(f"no result has the handle {handle!r}")
         return self._results[handle]
@@ -74,3 +96,10 @@ class FakeContext:
         while self._resources:
             _, resource = self._resources.popitem()
             await resource.aclose()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _cache() -> Path:
+    """One folder for all tests, so that a library is compiled once."""
+    return Path(tempfile.gettempdir()) / f"handloom-tests-cache-{os.getuid()}"

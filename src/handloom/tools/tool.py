@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from handloom.messages import Json, ToolResult, ToolSpec
+from handloom.sandbox.sandbox import Sandbox
 from handloom.tools import schema
 
 Effect = Literal["read", "write_workspace", "execute", "network_send", "external"]
@@ -41,6 +42,14 @@ class ToolContext(Protocol):
         """The run's one object of this kind; made at its first use, closed when the run ends."""
         ...
 
+    async def sandbox(self) -> Sandbox:
+        """Where the run starts programs; opened at its first use. Raises: SandboxError when there is none, with the reason and the fix."""
+        ...
+
+    def spill_file(self) -> Path:
+        """Where the call may write the complete text of a result that is too long to hand over; `ToolResult.spill` then has the file's name."""
+        ...
+
     async def artifact(self, path: Path, note: str = "") -> None:
         """Report a file that a person will want to see."""
         ...
@@ -55,6 +64,7 @@ class Tool:
     """A tool that a model can call.
 
     `parameters` is a JSON Schema of type object. `call` gets the checked arguments as keywords, and the context when `wants_context` is set.
+    `untrusted` results are written by strangers; `destinations` names the parameters that say where a call sends something.
     `repeatable` tools may run again after a crash; `parallel` tools may run beside others of the same reply.
     """
 
@@ -65,6 +75,8 @@ class Tool:
     effects: frozenset[Effect] = frozenset({"external"})
     repeatable: bool = False
     parallel: bool = False
+    untrusted: bool = False
+    destinations: tuple[str, ...] = ()
     context_name: str = ""
     variants: tuple[Json, ...] = ()
     check: Callable[[Json], Json] = field(default=lambda arguments: arguments, repr=False)
@@ -114,6 +126,8 @@ def tool(
     effects: frozenset[Effect] | set[Effect] = ...,
     repeatable: bool = False,
     parallel: bool = False,
+    untrusted: bool = False,
+    destinations: tuple[str, ...] = (),
     actions: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
@@ -126,6 +140,8 @@ def tool(
     effects: frozenset[Effect] | set[Effect] = frozenset({"external"}),
     repeatable: bool = False,
     parallel: bool = False,
+    untrusted: bool = False,
+    destinations: tuple[str, ...] = (),
     actions: Mapping[str, str] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a function, sync or async: its signature is the schema, its docstring the description.
@@ -145,6 +161,8 @@ def tool(
             effects=frozenset(effects),
             repeatable=repeatable,
             parallel=parallel,
+            untrusted=untrusted,
+            destinations=destinations,
             context_name=shape.context_name,
             variants=schema.variants(shape.parameters, actions or {}),
             check=shape.check,

@@ -9,12 +9,20 @@ from handloom.events import (
     MessageAdded,
     ModelReplied,
     ModelRetried,
+    PlanMade,
+    PlanRevised,
     QuestionAnswered,
     QuestionAsked,
     RunEnded,
     RunResumed,
     RunStarted,
     RunSuspended,
+    StepEnded,
+    StepQueued,
+    StepRepeated,
+    StepRetried,
+    StepStarted,
+    StepSummarised,
     ToolCalled,
     ToolReturned,
     TurnStarted,
@@ -38,7 +46,13 @@ def line(event: Event) -> str:  # noqa: C901, PLR0912 - one case for each kind
         case RunEnded():
             return f"{event.status}{f': {clean(event.reason)}' if event.reason else ''}"
         case TurnStarted(turn=turn):
-            return f"turn {turn}"
+            return f"{_where(event)}turn {turn}"
+        case PlanMade(plan=plan):
+            return f"{_where(event)}plan {plan.get('name', '')}: {len(plan['steps'])} steps"
+        case PlanRevised():
+            return f"{_where(event)}{_revised(event)}"
+        case StepQueued() | StepStarted() | StepRetried() | StepRepeated() | StepEnded() | StepSummarised():
+            return f"{event.span}: {_step(event)}"
         case MessageAdded(message=message):
             return f"note: {brief(message.text)}" if message.origin in ("note", "rejected") else ""
         case ModelReplied():
@@ -77,6 +91,47 @@ def called(call: ToolCall) -> str:
 
 def returned(result: ToolResult) -> str:
     return ("" if result.ok else "failed: ") + (brief(result.text) or "(nothing)")
+
+
+def _where(event: Event) -> str:
+    """The step in which an event happens, for runs that have steps."""
+    step = event.span.partition("/turn-")[0]
+    return "" if not step or step.startswith("turn-") else f"{step}: "
+
+
+def _step(event: StepQueued | StepStarted | StepRetried | StepRepeated | StepEnded | StepSummarised) -> str:
+    match event:
+        case StepQueued(cleared=cleared):
+            return "waits for its turn" if cleared else "due"
+        case StepStarted(items=items) if items is not None:
+            return f"{len(items)} items"
+        case StepStarted(attempt=attempt):
+            return "started" if attempt == 1 else f"started, attempt {attempt}"
+        case StepRetried():
+            return f"failed ({brief(event.reason)}), tried again in {event.delay:.1f} s"
+        case StepRepeated(round=number):
+            return f"round {number} is over, another follows"
+        case StepSummarised():
+            return "its output was summarised"
+        case StepEnded(status=status, reason=reason):
+            said = brief(reason) if reason else brief(_shown(event.output), 80)
+            return f"{status}{' (from the cache)' if event.cached else ''}{f': {said}' if said else ''}"
+
+
+def _shown(output: object) -> str:
+    if isinstance(output, str):
+        return output[: 4 * WIDTH]
+    return "" if output is None else json.dumps(output, ensure_ascii=False)[: 4 * WIDTH]
+
+
+def _revised(event: PlanRevised) -> str:
+    parts = [
+        f"steps {', '.join(event.steps)}" if event.steps else "",
+        f"inputs {', '.join(event.inputs)}" if event.inputs else "",
+        f"again {', '.join(event.again)}" if event.again else "",
+    ]
+    why = f" ({event.reason})" if event.reason else ""
+    return brief(f"plan revised: {'; '.join(filter(None, parts))}{why}")
 
 
 def _replied(event: ModelReplied) -> str:

@@ -4,12 +4,14 @@ from handloom.wiring.agents import build_agent, known_tools
 from handloom.wiring.doors import resume, run
 from handloom.wiring.models import EMBEDDED, NO_MODEL, Progress, open_model
 from handloom.wiring.profiles import remember_mode, remember_profile, remembered_profiles
+from handloom.wiring.safety import policy_for, safety_for
 from handloom.wiring.sessions import Session, begin, open_store, reopen
-from handloom.wiring.wishes import Given, Wishes, limits_for
+from handloom.wiring.wishes import Approval, Given, Wishes, limits_for
 
 __all__ = [
     "EMBEDDED",
     "NO_MODEL",
+    "Approval",
     "Given",
     "Progress",
     "Session",
@@ -20,10 +22,12 @@ __all__ = [
     "limits_for",
     "open_model",
     "open_store",
+    "policy_for",
     "remember_mode",
     "remember_profile",
     "remembered_profiles",
     "reopen",
     "resume",
     "run",
+    "safety_for",
 ]

@@ -9,6 +9,7 @@ from handloom.errors import ConfigError
 from handloom.llm.fallback import FallbackModel
 from handloom.llm.model import Model
 from handloom.llm.openai import Endpoint, OpenAIModel
+from handloom.redaction import Secret
 from handloom.wiring.profiles import profile_of
 
 Progress = Callable[[int, int], None]
@@ -81,7 +82,7 @@ async def _open(loaded: Loaded, section: ModelSettings, name: str, progress: Pro
         )
     endpoint = Endpoint(
         base_url=section.base_url,
-        api_key=key,
+        api_key=Secret(key),
         azure_version=section.azure_version,
         headers=section.headers,
         extra_body=section.extra_body,
@@ -99,9 +100,10 @@ async def _open_local(loaded: Loaded, section: ModelSettings, spec: str, progres
     endpoint = Endpoint(
         base_url=server.base_url,
         service=EMBEDDED,
-        api_key=server.api_key,
+        api_key=Secret(server.api_key),
         idle=section.idle_timeout,
         extra_body={"repeat_penalty": REPEAT_PENALTY, **section.extra_body},
         variety=VARIETY,
+        prefill=True,
     )
     return OpenAIModel(path.stem, endpoint, profile=profile)

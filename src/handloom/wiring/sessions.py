@@ -1,6 +1,6 @@
-"""A run together with the agent that works on it: begun, or opened again as it was left."""
+"""A run together with what works on it, an agent or a flow: begun, or opened again as it was left."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +11,13 @@ from handloom.config import Loaded
 from handloom.errors import ConfigError
 from handloom.events import QuestionAnswered
 from handloom.journal import Store
+from handloom.memory import Answer
+from handloom.policy import run_hooks
 from handloom.runs import Run, RunResult
 from handloom.wiring.agents import build_agent
 from handloom.wiring.models import open_model
 from handloom.wiring.profiles import remember_mode
+from handloom.wiring.safety import safety_for
 from handloom.wiring.wishes import Given, Wishes, limits_for
 
 
@@ -27,18 +30,36 @@ def open_store(loaded: Loaded) -> Store:
 
 @dataclass(frozen=True)
 class Session:
-    """A run and the agent that works on it; a run that has ended needs none."""
+    """A run and what works on it; a run that has ended needs nothing."""
 
     run: Run
-    agent: Agent | None
+    work: Callable[[Run], Awaitable[Answer]] | None
     output: Output | None = None
 
     async def complete(self) -> RunResult:
         """Work until the run ends or must wait; a run that has ended gives its result again."""
-        result = self.run.result() if self.agent is None else await self.run.complete(self.agent.run)
+        result = self.run.result() if self.work is None else await self._worked(self.work)
         if self.output is None or result.status != "success":
             return result
         return replace(result, value=self.output.parse(result.answer))
+
+    async def _worked(self, work: Callable[[Run], Awaitable[Answer]]) -> RunResult:
+        policy = self.run.safety.policy
+        if policy is not None and not policy.sandboxed:
+            await self.run.warn(
+                "sandbox", "UNSANDBOXED: programs run as you, with all you may do (sandbox.kind is off)"
+            )
+        result = await self.run.complete(work)
+        if policy is not None:
+            body = {
+                "event": "run_end",
+                "run": result.run,
+                "status": result.status,
+                "answer": result.answer,
+                "reason": result.reason,
+            }
+            await run_hooks(policy.hooks, "run_end", body, folder=str(self.run.workspace))
+        return result
 
 
 @asynccontextmanager
@@ -46,7 +67,7 @@ async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, work
     """A new run, ready to work; a model and a store made here are closed at the end. Raises: ConfigError."""
     output = _output(wishes, given)
     async with _made(loaded, wishes, given, output, workspace) as agent:
-        with _store(loaded, given) as store:
+        with store_of(loaded, given) as store:
             run = await Run.start(
                 task,
                 store=store,
@@ -56,26 +77,49 @@ async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, work
                 images=given.images,
                 asker=given.asker,
                 readers=given.readers,
+                safety=safety_for(loaded, workspace, approval=given.approval, model=agent.model),
                 version=handloom.__version__,
             )
-            yield Session(run, agent, agent.output)
+            yield Session(run, agent.run, agent.output)
 
 
 @asynccontextmanager
 async def reopen(
-    loaded: Loaded, run_id: str, wishes: Wishes, given: Given, *, task: str = "", answer: str | None = None
+    loaded: Loaded,
+    run_id: str,
+    wishes: Wishes,
+    given: Given,
+    *,
+    task: str = "",
+    answer: str | None = None,
+    again: tuple[str, ...] = (),
+    values: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[Session]:
-    """A known run, with the agent it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
+    """A known run, with the agent or the flow it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
 
-    Raises: RunNotFoundError, RunLockedError, ConfigError.
+    In the run of a flow the steps of `again` run once more, and `values` are new values of its inputs. Raises: RunNotFoundError, RunLockedError,
+    ConfigError, FlowError.
     """
-    with _store(loaded, given) as store:
+    with store_of(loaded, given) as store:
         run = await Run.reopen(run_id, store=store, asker=given.asker, readers=given.readers)
+        run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=given.model)
         try:
             merged = _merged(Wishes.of(run.state.settings), wishes)
             output = _output(merged, given)
             if answer is not None:
                 await _answer(run, answer)
+            if "flow" in run.state.settings:
+                from handloom.wiring.flows import reopened
+
+                if task:
+                    raise ConfigError(
+                        f"run {run.id} is one of a flow and takes no further task; `handloom resume {run.id}` goes on with it"
+                    )
+                async with reopened(loaded, run, merged, given, again=again, values=values) as session:
+                    yield session
+                return
+            if again or values:
+                raise ConfigError(f"run {run.id} is not one of a flow: it has no steps and no inputs")
             if task:
                 await run.follow_up(task, given.images)
             if run.state.status in ("success", "failed"):
@@ -83,7 +127,8 @@ async def reopen(
                 return
             async with _made(loaded, merged, given, output, run.workspace) as agent:
                 run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
-                yield Session(run, agent, agent.output)
+                run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=agent.model)
+                yield Session(run, agent.run, agent.output)
         finally:
             await run.aclose()
 
@@ -104,7 +149,7 @@ def _output(wishes: Wishes, given: Given) -> Output | None:
 
 
 @contextmanager
-def _store(loaded: Loaded, given: Given) -> Generator[Store]:
+def store_of(loaded: Loaded, given: Given) -> Generator[Store]:
     """The store that is given, or one that is closed at the end."""
     if given.store is not None:
         yield given.store

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from handloom import config
 from handloom.agents import Agent, Output
@@ -33,14 +34,22 @@ class Wishes:
         return cls(**known)
 
 
+Approval = Literal["", "yes", "ask", "deny"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a caller brings along instead of having it made from the settings, and who watches."""
+    """What a caller brings along instead of having it made from the settings, and who watches.
+
+    `approval` is not recorded, so that nobody's yes outlives the process it was given to: `yes` allows what would be asked, `ask` asks for every effect,
+    `deny` denies what would be asked.
+    """
 
     model: Model | None = None
     agent: Agent | None = None
     tools: tuple[Tool | Toolset, ...] = ()
     output: Output | None = None
+    approval: Approval = ""
     images: tuple[ImagePart, ...] = ()
     limits: Limits | None = None
     store: Store | None = None

@@ -1,0 +1,248 @@
+"""From settings and a flow to a run of it: the agents, tools, models and shells that its steps name, and the public door `run_flow`."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import handloom
+from handloom import config
+from handloom.agents import Agent
+from handloom.agents.presets import PRESETS
+from handloom.config import Loaded
+from handloom.errors import ConfigError
+from handloom.flow.cache import FolderCache
+from handloom.flow.check import Surroundings
+from handloom.flow.engine import Engine, begun
+from handloom.flow.flow import Flow
+from handloom.flow.report import Report
+from handloom.flow.revision import Revision
+from handloom.flow.shell import Ran, shell
+from handloom.flow.workers import Job, Planner, plain
+from handloom.journal import Store
+from handloom.llm.model import Model
+from handloom.plans import Plan, StepLimits
+from handloom.runs import Asker, Limits, Reader, Run, RunResult
+from handloom.state import Question
+from handloom.tools import Tool, Toolset
+from handloom.wiring.agents import build_agent, known_tools
+from handloom.wiring.models import open_model
+from handloom.wiring.profiles import remember_mode
+from handloom.wiring.safety import safety_for
+from handloom.wiring.sessions import Session, store_of
+from handloom.wiring.wishes import Given, Wishes
+
+FLOW = "flow"  # the key among a run's settings that says it is one of a flow
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowResult(RunResult):
+    """How a run of a flow stands: what any run has, and the report of its steps; `value` holds the outputs."""
+
+    report: Report
+
+
+@dataclass(frozen=True)
+class FlowSession(Session):
+    """A run of a flow and its engine, through which it can be answered, changed and paused while it is carried out."""
+
+    engine: Engine | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsWorkers:
+    """Workers as the settings name them; a model that is given does the work of all that name none."""
+
+    loaded: Loaded
+    given: Given
+    model_name: str = ""
+    planner: Planner | None = None
+    _models: dict[str, Model] = field(default_factory=dict[str, Model])
+
+    async def model(self, name: str, agent: str) -> Model:
+        if self.given.model is not None and name in ("", self.given.model.name):
+            return self.given.model
+        section = self.loaded.settings.agents.get(agent)
+        spec = name or self.model_name or (section.model if section else "")
+        if spec not in self._models:
+            self._models[spec] = await open_model(self.loaded, spec, self.given.progress)
+        return self._models[spec]
+
+    def agent(self, job: Job, run: Run) -> Agent:
+        agent = build_agent(self.loaded, job.agent, job.model, run.workspace, output=job.output, extra=self.given.tools)
+        if job.tools is not None:
+            known = known_tools(job.output) | self._own()
+            agent = replace(agent, tools=tuple(known[name] for name in dict.fromkeys((*job.tools, "terminate"))))
+        return replace(agent, prompt=replace(plain(job.system), next_step="")) if job.system else agent
+
+    def tool(self, name: str) -> Tool:
+        known = known_tools() | self._own()
+        if name not in known:
+            raise ConfigError(f"there is no tool {name!r}; there are: {', '.join(known)}")
+        return known[name]
+
+    async def shell(self, command: str, variables: Mapping[str, str], run: Run) -> Ran:
+        return await shell(command, variables, run)
+
+    async def aclose(self) -> None:
+        for model in self._models.values():
+            remember_mode(self.loaded, model)
+            await model.aclose()
+
+    def _own(self) -> dict[str, Tool]:
+        return {tool.name: tool for tool in self.given.tools if isinstance(tool, Tool)}
+
+
+@asynccontextmanager
+async def begin_flow(
+    loaded: Loaded,
+    flow: Flow,
+    values: Mapping[str, Any],
+    wishes: Wishes,
+    given: Given,
+    *,
+    workspace: Path,
+    planner: Planner | None = None,
+) -> AsyncGenerator[FlowSession]:
+    """A new run of a flow, checked and ready to work. Raises: FlowError before anything is recorded."""
+    async with _workers(loaded, given, wishes.model, planner) as workers:
+        flow.check(known_to(given, flow.folder, plans=planner is not None))
+        first = begun(flow.plan, values, folder=flow.folder)
+        with store_of(loaded, given) as store:
+            run = await Run.start(
+                flow.plan.description or flow.plan.name,
+                store=store,
+                workspace=workspace,
+                limits=given.limits or limits_of(loaded, flow.plan, wishes.limits),
+                settings=wishes.recorded() | {FLOW: flow.plan.name},
+                asker=_one_at_a_time(given.asker),
+                readers=given.readers,
+                safety=safety_for(loaded, workspace, approval=given.approval, model=given.model),
+                version=handloom.__version__,
+            )
+            try:
+                await run.emit(first)
+            except BaseException:
+                await run.aclose()
+                raise
+            engine = _engine(loaded, run, workers, flow.plan)
+            yield FlowSession(run, engine.carry_out, engine=engine)
+
+
+@asynccontextmanager
+async def reopened(
+    loaded: Loaded,
+    run: Run,
+    wishes: Wishes,
+    given: Given,
+    *,
+    again: tuple[str, ...] = (),
+    values: Mapping[str, Any] | None = None,
+) -> AsyncGenerator[FlowSession]:
+    """A known run of a flow, to go on with; the steps of `again` run once more, and `values` are new values of its inputs. Raises: FlowError."""
+    async with _workers(loaded, given, wishes.model, None) as workers:
+        engine = _engine(loaded, run, workers)
+        plan = Plan.model_validate(run.state.plans[""].plan)
+        run.limits = given.limits or limits_of(loaded, plan, wishes.limits)
+        if again or values:
+            await engine.revise(Revision(again=again, inputs=values or {}, reason="resumed so"))
+        yield FlowSession(run, None if run.state.status in ("success", "failed") else engine.carry_out, engine=engine)
+
+
+def limits_of(loaded: Loaded, plan: Plan, wishes: Mapping[str, float | None]) -> Limits:
+    """The limits of a whole run: wishes over the flow's over the settings'. Turns are limited for each step, not for all together."""
+    section, own = loaded.settings.limits, plan.limits
+    limits = Limits(
+        turns=None,
+        tokens=own.max_tokens or section.max_tokens,
+        cost=own.max_cost_usd or section.max_cost,
+        seconds=own.timeout if own.timeout is not None else config.seconds(section.timeout),
+    )
+    return replace(limits, **{name: value for name, value in wishes.items() if value is not None})
+
+
+def known_to(given: Given, folder: Path | None, *, plans: bool = True) -> Surroundings:
+    """What there is for a flow to name. Tools of toolsets come and go, so with one of those any name may be right."""
+    changes = any(not isinstance(tool, Tool) for tool in given.tools)
+    tools = None if changes else [*known_tools(), *(tool.name for tool in given.tools if isinstance(tool, Tool))]
+    return Surroundings(agents=list(PRESETS), tools=tools, folder=folder, plans=plans)
+
+
+def _engine(loaded: Loaded, run: Run, workers: SettingsWorkers, plan: Plan | None = None) -> Engine:
+    folder = run.state.plans[""].folder if run.state.plans else ""
+    return Engine(
+        run,
+        workers,
+        around=known_to(workers.given, Path(folder) if folder else None, plans=workers.planner is not None),
+        cache=FolderCache(loaded.folders.cache / "steps"),
+        limits=StepLimits(max_turns=loaded.settings.limits.max_turns),
+        plan=plan,
+    )
+
+
+@asynccontextmanager
+async def _workers(
+    loaded: Loaded, given: Given, model: str, planner: Planner | None
+) -> AsyncGenerator[SettingsWorkers]:
+    async with AsyncExitStack() as stack:
+        workers = SettingsWorkers(loaded=loaded, given=given, model_name=model, planner=planner)
+        stack.push_async_callback(workers.aclose)
+        yield workers
+
+
+def _one_at_a_time(asker: Asker | None) -> Asker | None:
+    """Steps that run side by side ask a person one after the other."""
+    if asker is None:
+        return None
+    import asyncio
+
+    turn = asyncio.Lock()
+
+    async def ask(question: Question) -> str | None:
+        async with turn:
+            return await asker(question)
+
+    return ask
+
+
+async def run_flow(  # noqa: PLR0913 - the public door
+    flow: Flow | Path | str,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    model: Model | str = "",
+    tools: tuple[Tool | Toolset, ...] = (),
+    workspace: Path | str | None = None,
+    limits: Limits | None = None,
+    store: Store | None = None,
+    readers: tuple[Reader, ...] = (),
+    asker: Asker | None = None,
+    planner: Planner | None = None,
+) -> FlowResult:
+    """Carry out a flow and wait for its end; this is what `handloom flow run` does.
+
+    `flow` is a Flow or the path of a flow file, `inputs` are its values, `tools` are added to those that steps can name. A question or an approval that nobody
+    answers suspends the run; `handloom.resume` goes on with it. Raises: FlowError before the run starts; what stops it later is in the result.
+    """
+    loaded = config.load()
+    chosen = flow if isinstance(flow, Flow) else Flow.load(flow)
+    wishes = Wishes(model=model if isinstance(model, str) else "")
+    given = Given(
+        model=None if isinstance(model, str) else model,
+        tools=tools,
+        limits=limits,
+        store=store,
+        asker=asker,
+        readers=readers,
+    )
+    folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
+    async with begin_flow(loaded, chosen, inputs or {}, wishes, given, workspace=folder, planner=planner) as session:
+        result = await session.complete()
+        return flow_result(result, session.run)
+
+
+def flow_result(result: RunResult, run: Run) -> FlowResult:
+    """The result of a run of a flow, with its report."""
+    report = Report.of(run.state)
+    fields: dict[str, Any] = {name: getattr(result, name) for name in result.__dataclass_fields__}
+    return FlowResult(**{**fields, "value": report.outputs}, report=report)
