@@ -37,6 +37,7 @@ def test_the_kinds_are_those_that_were_published() -> None:
             "step.started",
             "step.summarised",
             "tool.called",
+            "tool.decided",
             "tool.returned",
             "turn.ended",
             "turn.started",

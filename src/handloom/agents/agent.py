@@ -30,7 +30,7 @@ REMINDER = 300  # characters of the task that a next-step prompt may repeat
 class Agent:
     """A frozen recipe. `tools` may hold toolsets, which are read anew each turn; `values` fill the prompt's placeholders.
 
-    `output` binds the answer to a form. `max_messages` bounds the window in whole turns. `next_step_history="all"` shows every next-step prompt
+    `output` binds the answer to a form. `max_messages` bounds the window in whole turns, `max_calls` the calls of a reply. `next_step_history="all"` shows every next-step prompt
     to the model instead of the newest alone.
     """
 
@@ -42,6 +42,7 @@ class Agent:
     sources: tuple[StateSource, ...] = (WorkspaceFiles(),)
     output: Output | None = None
     max_messages: int = 100
+    max_calls: int = MOST_CALLS
     next_step_history: Literal["newest", "all"] = "newest"
 
     async def run(self, run: Run) -> Answer:
@@ -144,7 +145,7 @@ class Agent:
         window = tuple(run.memory.window(all_next_steps=self.next_step_history == "all"))
         reply = await run.unless_cancelled(self.model.complete(replace(request, messages=window), run.emit))
         return ModelReplied(
-            message=_numbered(reply.message, run.memory.calls_made),
+            message=_numbered(reply.message, run.memory.calls_made, self.max_calls),
             usage=reply.usage,
             model=reply.model,
             mode=reply.mode,
@@ -159,10 +160,10 @@ def _brief_task(task: Message | None) -> str:
     return text if len(text) <= REMINDER else f"{text[: REMINDER - 4]} ..."
 
 
-def _numbered(message: Message, made: int) -> Message:
+def _numbered(message: Message, made: int, most: int) -> Message:
     """The reply with call ids of our own: nine characters, unique in the run, whatever the service sent."""
     calls = tuple(
         msgspec.structs.replace(call, id=f"call{made + place:05d}")
-        for place, call in enumerate(message.tool_calls[:MOST_CALLS], 1)
+        for place, call in enumerate(message.tool_calls[:most], 1)
     )
     return msgspec.structs.replace(message, tool_calls=calls)

@@ -30,6 +30,10 @@ class Resources:
                 self._closing.push_async_callback(made.aclose)
         return cast("CloseableT", self._made[kind])
 
+    def opened(self, kind: type[CloseableT]) -> CloseableT | None:
+        """The object of this kind, where one was made."""
+        return cast("CloseableT | None", self._made.get(kind))
+
     async def aclose(self) -> None:
         await self._closing.aclose()
         self._made.clear()

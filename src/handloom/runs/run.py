@@ -285,6 +285,10 @@ class Run:
         """The one object of this kind that the run keeps until it stops."""
         return await self._core.resources.get(kind, make)
 
+    def opened(self, kind: type[CloseableT]) -> CloseableT | None:
+        """The object of this kind, where a call has made one."""
+        return self._core.resources.opened(kind)
+
     async def sandbox(self) -> Sandbox:
         """Where the run starts programs, opened at its first use. Raises: SandboxError when none works here."""
         return await self._core.resources.get(Sandbox, lambda: open_sandbox(self.workspace, self._core.safety.sandbox))

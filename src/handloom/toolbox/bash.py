@@ -158,6 +158,11 @@ class Shell:
         shell._process = await ShellProcess.start(sandbox)
         return shell
 
+    @property
+    def directory(self) -> str:
+        """Where the next command runs."""
+        return self._process.directory if self._process and not self._process.dead else str(self._sandbox.workspace)
+
     async def restart(self) -> None:
         async with self._one_at_a_time:
             await self._end()

@@ -1,6 +1,6 @@
 """ShellProcess: one bash that lives between commands, seen from our side: told what to do, waited for, interrupted, buried.
 
-Commands go in over a socket, ended by NUL; the end of a command comes back over it as `nonce status`. Commands do not inherit the socket, so
+Commands go in over a socket, ended by NUL; the end of a command comes back over it as `nonce status directory`. Commands do not inherit the socket, so
 what they print can neither forge nor hide their end, and jobs in the background do not delay it.
 """
 
@@ -33,7 +33,7 @@ PRESSES = (
 
 # `\builtin`, because commands may define aliases of these names. No history, which would hold these lines and expand `!`.
 PREPARE = "exec {fd}<&{given} {given}<&-; set +o history +H; shopt -u checkwinsize; PS1= PS2= PS4='+ ' PROMPT_COMMAND=; unset MAILCHECK"
-SAY = "\\builtin printf '%s %s\\0' {nonce} {status} >&{fd}"
+SAY = "\\builtin printf '%s %s %s\\0' {nonce} {status} \"$PWD\" >&{fd}"
 SYNC = "(\\exit 130); \\builtin printf %s\\ 130\\\\0 {nonce} >&{fd}"  # without quotes, so that what is left of a dropped line does no harm
 RUN = (
     "IFS= \\builtin read -r -d '' -u {fd} __handloom; "
@@ -54,6 +54,7 @@ class Ended:
 class ShellProcess:
     def __init__(self, program: Program, sandbox: Sandbox, channel: socket.socket, lines: int) -> None:
         self.dead = False
+        self.directory = str(sandbox.workspace)
         self._program = program
         self._sandbox = sandbox
         self._channel = channel
@@ -165,10 +166,12 @@ class ShellProcess:
     def _mark(self, nonce: str) -> Ended | None:
         """The end that was announced with this nonce, among others that came too late."""
         while b"\0" in self._heard:
-            mark, _, rest = bytes(self._heard).partition(b"\0")
-            self._heard = bytearray(rest)
-            said, _, status = mark.decode(errors="replace").partition(" ")
+            mark, _, others = bytes(self._heard).partition(b"\0")
+            self._heard = bytearray(others)
+            said, _, rest = mark.decode(errors="replace").partition(" ")
+            status, _, directory = rest.partition(" ")
             if said == nonce and status.isdigit():
+                self.directory = directory or self.directory
                 return Ended("done", int(status))
         return None
 

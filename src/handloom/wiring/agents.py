@@ -13,11 +13,12 @@ from handloom.tools import Tool, Toolset
 def known_tools(output: Output | None = None) -> dict[str, Tool]:
     """Every tool by name; `terminate` takes an answer of the form asked for."""
     from handloom.toolbox.ask_human import ask_human
+    from handloom.toolbox.bash import bash
     from handloom.toolbox.editor import str_replace_editor
     from handloom.toolbox.python import python_execute
     from handloom.toolbox.terminate import terminate_tool
 
-    tools = (python_execute, str_replace_editor, ask_human, terminate_tool(output.schema if output else None))
+    tools = (python_execute, bash, str_replace_editor, ask_human, terminate_tool(output.schema if output else None))
     return {tool.name: tool for tool in tools}
 
 
@@ -29,8 +30,9 @@ def build_agent(
     *,
     output: Output | None = None,
     extra: tuple[Tool | Toolset, ...] = (),
+    instructions: str = "",
 ) -> Agent:
-    """A preset with the settings' changes. Raises: ConfigError for an unknown agent or tool."""
+    """A preset with the settings' changes; `instructions` are those of the project, for agents whose prompt has a place for them. Raises: ConfigError for an unknown agent or tool."""
     name = name or loaded.settings.agent
     preset = PRESETS.get(name)
     if preset is None:
@@ -48,6 +50,22 @@ def build_agent(
         prompt=preset.prompt,
         model=model,
         tools=(*extra, *chosen),
-        values={"directory": str(workspace)},
+        values={"directory": str(workspace), "instructions": _quoted(instructions)},
+        sources=preset.sources,
+        max_calls=preset.max_calls,
         output=output,
+    )
+
+
+def takes_instructions(name: str) -> bool:
+    """Whether the prompt of this agent has a place for what the project asks for."""
+    return name in PRESETS and "instructions" in PRESETS[name].prompt.variables
+
+
+def _quoted(instructions: str) -> str:
+    """The project's own words, behind those of the prompt."""
+    return (
+        f"\n\n# What the project asks for (where two files differ, the later one holds)\n{instructions}"
+        if instructions
+        else ""
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import handloom
 from handloom.agents import Agent, Output
+from handloom.agents.instructions import read_instructions
 from handloom.config import Loaded
 from handloom.errors import ConfigError
 from handloom.events import QuestionAnswered
@@ -14,7 +15,7 @@ from handloom.journal import Store
 from handloom.memory import Answer
 from handloom.policy import run_hooks
 from handloom.runs import Run, RunResult
-from handloom.wiring.agents import build_agent
+from handloom.wiring.agents import build_agent, takes_instructions
 from handloom.wiring.models import open_model
 from handloom.wiring.profiles import remember_mode
 from handloom.wiring.safety import safety_for
@@ -66,6 +67,8 @@ class Session:
 async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, workspace: Path) -> AsyncGenerator[Session]:
     """A new run, ready to work; a model and a store made here are closed at the end. Raises: ConfigError."""
     output = _output(wishes, given)
+    if given.agent is None and takes_instructions(wishes.agent or loaded.settings.agent):
+        wishes = replace(wishes, instructions=read_instructions(workspace))
     async with _made(loaded, wishes, given, output, workspace) as agent:
         with store_of(loaded, given) as store:
             run = await Run.start(
@@ -139,6 +142,7 @@ def _merged(old: Wishes, new: Wishes) -> Wishes:
         agent=new.agent or old.agent,
         model=new.model or old.model,
         output=new.output or old.output,
+        instructions=old.instructions,
         limits={**old.limits, **{name: value for name, value in new.limits.items() if value is not None}},
     )
 
@@ -171,7 +175,15 @@ async def _made(
         return
     model = given.model or await open_model(loaded, wishes.model or _agent_model(loaded, wishes.agent), given.progress)
     try:
-        yield build_agent(loaded, wishes.agent, model, workspace, output=output, extra=given.tools)
+        yield build_agent(
+            loaded,
+            wishes.agent,
+            model,
+            workspace,
+            output=output,
+            extra=given.tools,
+            instructions=wishes.instructions,
+        )
     finally:
         if given.model is None:
             remember_mode(loaded, model)

@@ -22,15 +22,18 @@ class Wishes:
     agent: str = ""
     model: str = ""
     output: Json | None = None
+    instructions: str = ""
     limits: Mapping[str, float | None] = field(default_factory=dict[str, "float | None"])
 
     def recorded(self) -> Json:
-        return {"agent": self.agent, "model": self.model, "output": self.output, "limits": dict(self.limits)}
+        recorded: Json = {"agent": self.agent, "model": self.model, "output": self.output, "limits": dict(self.limits)}
+        return recorded | ({"instructions": self.instructions} if self.instructions else {})
 
     @classmethod
     def of(cls, settings: Json) -> "Wishes":
         """What `recorded` wrote."""
-        known = {key: settings[key] for key in ("agent", "model", "output", "limits") if settings.get(key) is not None}
+        keys = ("agent", "model", "output", "instructions", "limits")
+        known = {key: settings[key] for key in keys if settings.get(key) is not None}
         return cls(**known)
 
 
