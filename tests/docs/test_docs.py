@@ -246,6 +246,8 @@ def default(field: Any) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "see below"
     return "none" if value is None else f"`{json.dumps(value)}`"
 
 
