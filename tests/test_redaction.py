@@ -45,14 +45,14 @@ def test_a_value_is_found_in_each_form(lead: str) -> None:
         cleaned = redactor.clean(f"x {form} y")
         assert "***" in cleaned, form
         assert not redactor.finds(cleaned)
-        assert json.loads(redactor.clean_bytes(json.dumps({"t": form}).encode()))["t"].count("***") >= 1
+        assert json.loads(redactor.clean_json(json.dumps({"t": form}).encode()))["t"].count("***") >= 1
 
 
 @given(st.text(min_size=8, max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_survives_in_json(value: str, before: str, after: str) -> None:
     value = value.encode("utf-8", "replace").decode()
     data = json.dumps({"a": before + value + after}).encode()
-    assert value not in json.loads(Redactor.of(value).clean_bytes(data))["a"] or value in "***"
+    assert value not in json.loads(Redactor.of(value).clean_json(data))["a"] or value in "***"
 
 
 def test_values_come_from_names_and_from_dotenv() -> None:
@@ -67,6 +67,13 @@ def test_values_come_from_names_and_from_dotenv() -> None:
         dotenv="# no\nexport A=dotenv-value\nB='quoted value'\nPORT=80\n",
     )
     assert redactor.values == {"given-secret", "from-the-env", "pg-password", "dotenv-value", "quoted value"}
+
+
+@pytest.mark.parametrize("size", [6, 9, 15])
+def test_what_a_cut_leaves_of_a_value_goes_too(size: int) -> None:
+    value = "hunter2-hunter2!"
+    text = f"a {value[:size]}\n[... 99 or more characters left out; read more ...]\n{value[-size:]} b {value[:size]}"
+    assert Redactor.of(value).clean_cut(text) == "a ***\n[... 99 or more characters left out; read more ...]\n*** b ***"
 
 
 def test_nothing_known_changes_nothing() -> None:

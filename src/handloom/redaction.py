@@ -7,10 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import quote, quote_plus
 
+import msgspec
+
 MASK = "***"
+LEFT = 6  # characters of a value at the edge of a cut that are taken for it
+_NOTE = re.compile(r"(\n\[\.\.\. [^\n]* \.\.\.\]\n)")
 SHORTEST = 8  # characters: a shorter value would black out ordinary words
 _NAMES = re.compile(r"(?i)(key|token|secret|passw(or)?d|credential)s?(_|$)|_(pat|dsn|auth)$")
 _LINE = re.compile(r"^\s*(?:export\s+)?[A-Za-z_][\w.]*\s*=\s*(.*?)\s*$")
@@ -79,10 +83,48 @@ class Redactor:
         """The text with `***` for each known value."""
         return self._text.sub(MASK, text) if self.finds(text) else text
 
+    def clean_cut(self, text: str) -> str:
+        """The same for text of which parts were left out (`[... N left out ...]`): what a cut left of a value at its edges goes too."""
+        if not self.values:
+            return text
+        parts = _NOTE.split(self.clean(text))
+        return "".join(part if place % 2 else self._trimmed(part) for place, part in enumerate(parts))
+
+    def _trimmed(self, part: str) -> str:
+        for form in self._forms:
+            for size in range(min(len(form), len(part) + 1) - 1, LEFT - 1, -1):
+                if part.endswith(form[:size]):
+                    part = part[:-size] + MASK
+                    break
+            for size in range(min(len(form), len(part) + 1) - 1, LEFT - 1, -1):
+                if part.startswith(form[-size:]):
+                    part = MASK + part[size:]
+                    break
+        return part
+
     def clean_bytes(self, data: bytes) -> bytes:
-        """The same for bytes, of JSON say: it stays JSON."""
-        found = any(form in data for form in self._byte_forms)  # much faster than a pattern, and seldom true
-        return self._bytes.sub(MASK.encode(), data) if found else data
+        """The same for bytes."""
+        return self._bytes.sub(MASK.encode(), data) if self._is_in(data) else data
+
+    def clean_json(self, data: bytes) -> bytes:
+        """The same for the strings of a JSON text; the very bytes when nothing was found."""
+        if not self._is_in(data):
+            return data
+        return msgspec.json.encode(self._walked(msgspec.json.decode(data)))
+
+    def _is_in(self, data: bytes) -> bool:
+        return any(form in data for form in self._byte_forms)  # much faster than a pattern, and seldom true
+
+    def _walked(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.clean(value)
+            case list():
+                return [self._walked(each) for each in cast("list[Any]", value)]
+            case dict():
+                return {self.clean(key): self._walked(each) for key, each in cast("dict[str, Any]", value).items()}
+            case _:
+                return value
 
     def finds(self, text: str) -> bool:
         """Whether a known value is in the text."""

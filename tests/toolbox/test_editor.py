@@ -467,6 +467,22 @@ class TestFaultyFiles:
         assert f"picture is an image ({mime}" in result.text
         assert [image.mime for image in result.images] == [mime]
 
+    @pytest.mark.parametrize(
+        "path",
+        [
+            ".git/hooks/pre-commit",
+            ".envrc",
+            ".vscode/tasks.json",
+            ".handloom/config.toml",
+            "部分/.git/config",
+            ".GIT/hooks/x",
+        ],
+    )
+    async def test_F12_what_other_programs_obey_is_not_written(self, edit: Edit, workspace: Path, path: str):
+        with pytest.raises(ToolError, match="protected"):
+            await edit("create", path=path, file_text="x")
+        assert not (workspace / path).exists()
+
     async def test_F11_a_pdf_is_said(self, edit: Edit, workspace: Path):
         (workspace / "a.pdf").write_bytes(b"%PDF-1.7\n\0\xff")
         assert "binary (application/pdf" in await edit("view", "a.pdf")

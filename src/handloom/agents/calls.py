@@ -133,7 +133,7 @@ async def _result(span: Run, call: ToolCall, tool: Tool) -> ToolResult:
 def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     """The result with clean text of bounded length; the complete text goes to a file of the run."""
     redactor = span.safety.redactor
-    text = redactor.clean(clean(result.text))
+    text = redactor.clean_cut(clean(result.text))
     if result.spill:
         path = span.folder / result.spill
         if redactor.values and (whole := path.read_bytes()) != (cleaned := redactor.clean_bytes(whole)):
@@ -143,7 +143,7 @@ def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     name = f"{call.id}.txt"
     (span.folder / name).write_text(text, encoding="utf-8")
     return msgspec.structs.replace(
-        result, text=cut(text, OUTPUT, where=f'read_result("{call.id}") shows all'), spill=name
+        result, text=redactor.clean_cut(cut(text, OUTPUT, where=f'read_result("{call.id}") shows all')), spill=name
     )
 
 

@@ -49,7 +49,7 @@ class Recorder:
     def _redacted(self, event: Event) -> Event:
         """The event without known secrets: what is recorded is what memory and readers get, so the model does not see them either."""
         data = encode(event)
-        cleaned = self.redactor.clean_bytes(data)
+        cleaned = self.redactor.clean_json(data)
         return event if cleaned is data else decode(cleaned)
 
     def _publish(self, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -36,6 +37,10 @@ STATUS = {
     143: ", terminated",
     153: ", a file would have become larger than may be written",
 }
+
+
+# What bash says, being interactive without a terminal, when a program dies of a signal, as the left of `yes | head` does.
+_NOISE = re.compile(r"^bash: \[\d+: \d+ \(\d+\)\] tcsetattr: [^\n]*\n?", re.MULTILINE)
 
 
 @tool(name="bash", effects={"execute"})
@@ -128,7 +133,8 @@ def _end(outcome: Outcome, command: str) -> list[str]:
 def _shown(printed: Printed, limit: int, *, where: str = "") -> str:
     """The text of the output; head and tail alone where the rest was not kept, with its bytes counted."""
     if not printed.lost:
-        return results.clean((printed.head + printed.tail).decode(errors="replace")).rstrip("\n")
+        text = (printed.head + printed.tail).decode(errors="replace")
+        return results.clean(_NOISE.sub("", text)).rstrip("\n")
     room = max(0, limit - NOTE)
     head = results.clean(printed.head.decode(errors="replace"))[: room * 2 // 3]
     tail = results.clean(printed.tail.decode(errors="replace"))[-(room // 3) :].rstrip("\n")

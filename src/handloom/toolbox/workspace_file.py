@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from handloom.errors import ToolError
+from handloom.sandbox.settings import PROTECTED
 
 PATH_CHARS = 1_000
 _ELSEWHERE = re.compile(r"~|[A-Za-z]:[\\/]|[A-Za-z][A-Za-z0-9+.-]*://")
@@ -80,6 +81,7 @@ class WorkspaceFile:
 
         Raises: ToolError for what is not a regular file, OSError.
         """
+        self._require_free()
         with self._folder(make=True) as folder:
             before = self._stat_in(folder)
             if before is not None:
@@ -98,6 +100,7 @@ class WorkspaceFile:
                 raise
 
     def remove(self) -> None:
+        self._require_free()
         with self._folder() as folder:
             os.unlink(self.name, dir_fd=folder)
 
@@ -137,6 +140,16 @@ class WorkspaceFile:
             return os.stat(self.name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def _require_free(self) -> None:
+        """Other programs of the person obey what stands in protected places, in a nested repository too."""
+        names = tuple(part.casefold() for part in self.parts)
+        for path in PROTECTED:
+            protected = tuple(path.split("/"))
+            if any(names[place : place + len(protected)] == protected for place in range(len(names))):
+                raise ToolError(
+                    f"{self} is protected: programs outside the sandbox obey {path}. Nothing was changed; ask the person to do it"
+                )
 
     def _require_regular(self, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
