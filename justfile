@@ -12,6 +12,7 @@ default:
 sync:
     uv venv --quiet --allow-existing
     uv pip sync --quiet requirements.lock
+    uv pip install --quiet --no-deps agentdojo==0.1.35  # its suites alone are used, and none of its thirty dependencies
     uv pip install --quiet --no-deps --editable .
 
 # Format, lint, types, layers.
@@ -35,6 +36,17 @@ bench: sync
     {{run}} python bench/journal.py
     {{run}} python bench/overhead.py
     {{run}} python bench/python_call.py
+    {{run}} python bench/sandbox.py
+    {{run}} python bench/soak.py --calls 300
+    {{run}} python bench/injections.py
+
+# The tests of the sandbox once more, as a user without rights; run as root.
+test-unprivileged: sync
+    {{run}} python tests/sandbox/unprivileged.py tests/sandbox tests/toolbox/test_bash.py tests/toolbox/test_python.py
+
+# The table of hostile input: each row with its tests and how they ended.
+rows *args: sync
+    {{run}} python bench/rows.py {{args}}
 
 bench-tasks *args: sync
     {{run}} python bench/tasks/run.py {{args}}

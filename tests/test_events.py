@@ -17,6 +17,7 @@ def test_the_kinds_are_those_that_were_published() -> None:
     assert kinds == snapshot(
         [
             "artifact.added",
+            "checkpoint.made",
             "context.compacted",
             "message.added",
             "model.delta",

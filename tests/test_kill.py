@@ -9,12 +9,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from handloom.events import Event, ModelReplied, RunEnded, ToolReturned
 from handloom.journal.sqlite import SqliteStore
 from handloom.testing.server import ScriptedServer, Step, call, reply
 
+pytestmark = pytest.mark.timeout(240)
+
 TURNS = 12
-POINTS = 20
+POINTS = 8
 
 
 def service(body: dict[str, object]) -> Step:
@@ -53,12 +57,12 @@ def kill_while_it_works(process: "subprocess.Popen[bytes]", moment: float) -> No
     process.communicate(timeout=30)
 
 
-def test_a_killed_process_resumes_to_the_same_end(tmp_path: Path) -> None:
+def test_l12_a_killed_process_resumes_to_the_same_end(tmp_path: Path) -> None:
     dice = random.Random(20261130)
     with ScriptedServer(service) as server:
         began = time.monotonic()
         whole = start(tmp_path / "home", tmp_path, server.base_url, "run", "count")
-        answer, errors = whole.communicate(timeout=60)
+        answer, errors = whole.communicate(timeout=120)
         length = time.monotonic() - began
         assert answer == f"did {TURNS}\n".encode(), errors
         for point in range(POINTS):
@@ -74,7 +78,7 @@ def test_a_killed_process_resumes_to_the_same_end(tmp_path: Path) -> None:
                 kill_while_it_works(second, dice.uniform(0.25, 0.8) * length)
                 if second.returncode != 0:
                     third = start(home, folder, server.base_url, "resume", runs[0].id)
-                    answer, errors = third.communicate(timeout=60)
+                    answer, errors = third.communicate(timeout=120)
                     assert answer == f"did {TURNS}\n".encode(), errors
             check(SqliteStore(home).read(runs[0].id), folder)
 

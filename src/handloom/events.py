@@ -192,6 +192,13 @@ class StepSummarised(Envelope, frozen=True, tag="step.summarised"):
     usage: Usage = Usage()
 
 
+class CheckpointMade(Envelope, frozen=True, tag="checkpoint.made"):
+    """The workspace was kept as it was before turn `turn` changed it; the last one of an agent is how its work left it. `state` is the id in the store."""
+
+    turn: int
+    state: str
+
+
 class ToolDecided(Envelope, frozen=True, tag="tool.decided"):
     """What the policy, a hook or a person said to a call, where it was not simply allowed. `by` is one of `policy`, `hook`, `person`.
 
@@ -267,6 +274,7 @@ Event = (
     | StepEnded
     | StepSummarised
     | ToolDecided
+    | CheckpointMade
     | QuestionAsked
     | QuestionAnswered
     | ContextCompacted

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from handloom.events import (
     ArtifactAdded,
+    CheckpointMade,
     ContextCompacted,
     Event,
     MessageAdded,
@@ -84,6 +85,7 @@ class State:
     questions: dict[str, Question] = field(default_factory=dict[str, Question])
     tools: dict[str, ToolCount] = field(default_factory=dict[str, ToolCount])
     flow: Steps = field(default_factory=Steps)
+    checkpoints: list[CheckpointMade] = field(default_factory=list[CheckpointMade])
     granted: set[str] = field(default_factory=set[str])  # tools that a person has allowed for this run
     tainted: dict[str, None] = field(
         default_factory=dict[str, None]
@@ -142,7 +144,12 @@ class State:
             case RunSuspended(reason=reason, cause=cause):
                 self.status, self.reason, self.cause = "suspended", reason, cause
             case RunEnded():
-                self.status, self.answer, self.reason, self.cause = event.status, event.answer, event.reason, event.cause
+                self.status, self.answer, self.reason, self.cause = (
+                    event.status,
+                    event.answer,
+                    event.reason,
+                    event.cause,
+                )
             case MessageAdded(message=message) if message.origin == "task" and not event.span:
                 self.spent_before = tuple(self.spent().values())
                 self.warned.clear()
@@ -166,6 +173,8 @@ class State:
                 count.seconds += event.seconds
                 if event.result.untrusted:
                     self.tainted[event.call.name] = None
+            case CheckpointMade():
+                self.checkpoints.append(event)
             case ToolDecided(do="allow", scope="run", tool=tool):
                 self.granted.add(tool)
             case QuestionAsked():

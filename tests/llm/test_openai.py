@@ -140,7 +140,7 @@ async def test_an_empty_account_is_not_asked_again() -> None:
     assert requests == 1
 
 
-async def test_overload_is_retried_after_the_time_the_service_names() -> None:
+async def test_l8_overload_is_retried_after_the_time_the_service_names() -> None:
     got, watcher, server = await ask([error(429, retry_after=0.01), error(503, retry_after=0.02), reply("at last")])
     assert got.message.text == "at last"
     assert [event.delay for event in watcher.of(ModelRetried)] == [0.01, 0.02]
@@ -153,7 +153,7 @@ async def test_a_service_that_wants_more_than_two_minutes_is_not_waited_for() ->
     assert requests == 1
 
 
-async def test_a_cut_stream_is_asked_again_and_its_partial_call_never_returned() -> None:
+async def test_l8_a_cut_stream_is_asked_again_and_its_partial_call_never_returned() -> None:
     partial = Scripted(calls=(call("add", '{"a": 1, "b": 2}'),), chunks=4)
     got, watcher, _ = await ask([cut(partial, after_chunks=2), reply(calls=[("add", {"a": 3, "b": 4})])], WITH_TOOL)
     assert [made.arguments for made in got.message.tool_calls] == [{"a": 3, "b": 4}]
@@ -182,7 +182,7 @@ async def test_a_200_that_is_no_completion_is_retried_and_then_said(page: Step) 
     assert "no completion" in watcher.of(ModelRetried)[0].reason
 
 
-async def test_context_overflow_is_told_apart() -> None:
+async def test_l8_context_overflow_is_told_apart() -> None:
     problem, requests = await refusal([error(400, "context_length_exceeded", "maximum context length is 8192 tokens")])
     assert isinstance(problem, ContextOverflowError)
     assert requests == 1
@@ -263,7 +263,9 @@ async def test_the_next_model_takes_over_and_stays() -> None:
 
 async def test_azure_is_addressed_by_deployment() -> None:
     with ScriptedServer([reply("hi")]) as server:
-        endpoint = Endpoint(base_url=server.base_url.removesuffix("/v1"), api_key=Secret("k"), azure_version="2025-01-01")
+        endpoint = Endpoint(
+            base_url=server.base_url.removesuffix("/v1"), api_key=Secret("k"), azure_version="2025-01-01"
+        )
         model = OpenAIModel("my-deployment", endpoint, profile=Profile())
         assert (await model.complete(HELLO, Watcher())).message.text == "hi"
         await model.aclose()

@@ -11,6 +11,7 @@ import msgspec
 
 from handloom.agents import advice, context
 from handloom.agents.calls import MOST_CALLS, run_calls
+from handloom.agents.keeping import keep_after, keep_before
 from handloom.agents.output import Output
 from handloom.agents.recall import read_result
 from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles
@@ -51,6 +52,7 @@ class Agent:
             async with run.turn() as turn:
                 calls = run.memory.pending_calls() or (await self.think(turn)).tool_calls
                 await self.act(turn, calls)
+        await keep_after(run, run.state.turn.get(run.span, 0))
         return answer
 
     async def answer(self, run: Run) -> Answer | None:
@@ -101,7 +103,9 @@ class Agent:
         """Run the calls of a reply; each gets a result."""
         advice.check_calls(run.memory, calls)
         if calls:
-            await run_calls(run, calls, await self.toolbox(run))
+            tools = await self.toolbox(run)
+            await keep_before(run, calls, tools)
+            await run_calls(run, calls, tools)
 
     async def toolbox(self, run: Run) -> dict[str, Tool]:
         """The tools of this moment by name; `read_result` is among them once there is something to read again."""

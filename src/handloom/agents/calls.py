@@ -14,9 +14,10 @@ import msgspec
 from handloom.agents import gate
 from handloom.errors import HandloomError, RunStoppedError, ToolError
 from handloom.events import ArtifactAdded, ToolCalled, ToolReturned
-from handloom.messages import ToolCall, ToolResult
+from handloom.messages import Json, ToolCall, ToolResult
 from handloom.runs import Closeable, Run
 from handloom.sandbox import Sandbox
+from handloom.toolbox.planning import successful
 from handloom.tools import Tool, schema
 from handloom.tools.results import clean, cut
 
@@ -51,6 +52,9 @@ class CallContext:
 
     async def artifact(self, path: Path, note: str = "") -> None:
         await self._run.emit(ArtifactAdded(path=str(path), note=note))
+
+    def earlier(self, name: str) -> list[Json]:
+        return successful(self._run.memory.messages, name)
 
     def recall(self, handle: str) -> str:
         message = self._run.memory.result(handle)

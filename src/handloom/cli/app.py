@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from handloom.errors import HandloomError
+from handloom.errors import ConfigError, HandloomError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,6 +50,7 @@ Workspace = Annotated[
 ]
 Images = Annotated[list[Path] | None, typer.Option("--image", help="An image to show with the task; can be repeated.")]
 
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Make a new plan, also where one for this goal was kept.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Allow what would be asked; what a rule denies stays denied.")]
 Ask = Annotated[bool, typer.Option("--ask", help="Ask before every call with an effect.")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny what would be asked.")]
@@ -72,6 +73,11 @@ def run(
     schema: Schema = None,
     workspace: Workspace = None,
     image: Images = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Plan first, and carry the plan out once you have approved it; --yes approves."),
+    ] = False,
+    no_cache: NoCache = False,
     yes: Yes = False,
     ask: Ask = False,
     deny: Deny = False,
@@ -91,7 +97,34 @@ def run(
         images=tuple(image or ()),
         approval=work.approval(yes=yes, ask=ask, deny=deny),
     )
+    if plan or no_cache:
+        from handloom.cli import plan as plans
+
+        if not plan or go_on:
+            raise ConfigError("--no-cache goes with --plan" if not plan else "--plan starts anew, so it excludes -c")
+        raise typer.Exit(plans.carry_out(work.read_task(task), order, keep=not no_cache))
     raise typer.Exit(work.run(work.read_task(task), order, go_on=go_on))
+
+
+@app.command("plan")
+def plan_goal(
+    goal: Annotated[str, typer.Argument(help="What to reach; - reads it from standard input.")],
+    model: Model = "",
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    timeout: Timeout = None,
+    no_cache: NoCache = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell on standard error how the plan came about.")] = False,
+    as_json: AsJson = False,
+    out: Out = None,
+    workspace: Workspace = None,
+) -> None:
+    """Plan a goal and print the plan as a flow file, without carrying it out."""
+    from handloom.cli import plan, work
+
+    limits = work.limits(None, max_tokens, max_cost, timeout)
+    order = work.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace)
+    raise typer.Exit(plan.show(work.read_task(goal), order, keep=not no_cache, explain=explain))
 
 
 @app.command()
@@ -264,6 +297,18 @@ def runs_show(run_id: RunId = "") -> None:
     history.show(run_id)
 
 
+@runs_app.command("stats")
+def runs_stats(
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Over how many of the newest runs.")] = 100,
+    flow: Annotated[str, typer.Option("--flow", metavar="NAME", help="Over runs of this flow alone.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """How runs went: how many succeeded, how long they took, what they cost, which steps and tools failed."""
+    from handloom.cli import stats
+
+    stats.show(limit, flow=flow, as_json=as_json)
+
+
 @runs_app.command("logs")
 def runs_logs(
     run_id: RunId = "",
@@ -295,6 +340,27 @@ def runs_answer(
             answer=work.read_task(answer),
         )
     )
+
+
+@runs_app.command("diff")
+def runs_diff(run_id: RunId = "") -> None:
+    """What a run changed in its workspace, as a patch."""
+    from handloom.cli import states
+
+    states.diff(run_id)
+
+
+@runs_app.command("restore")
+def runs_restore(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    turn: Annotated[
+        int | None, typer.Option("--turn", min=1, help="Back to how it was before this turn; the first by default.")
+    ] = None,
+) -> None:
+    """Bring a run's workspace back to an earlier state; how it is now is kept too."""
+    from handloom.cli import states
+
+    states.restore(run_id, turn)
 
 
 @runs_app.command("export")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from handloom.checkpoints import Checkpoints
 from handloom.policy import Policy
 from handloom.redaction import Redactor
 from handloom.sandbox import SandboxSettings
@@ -13,4 +14,5 @@ class Safety:
 
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     policy: Policy | None = None
+    checkpoints: Checkpoints | None = None
     redactor: Redactor = field(default_factory=Redactor)

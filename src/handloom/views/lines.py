@@ -24,6 +24,7 @@ from handloom.events import (
     StepStarted,
     StepSummarised,
     ToolCalled,
+    ToolDecided,
     ToolReturned,
     TurnStarted,
     WarningRaised,
@@ -59,6 +60,8 @@ def line(event: Event) -> str:  # noqa: C901, PLR0912 - one case for each kind
             return _replied(event)
         case ModelRetried():
             return f"the model failed ({brief(event.reason)}), asking again in {event.delay:.1f} s"
+        case ToolDecided():
+            return f"{event.do} {brief(event.tool)} ({event.by}): {brief(event.reason)}"
         case ToolCalled(call=call):
             return f"-> {called(call)}"
         case ToolReturned(result=result):

@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from handloom.checkpoints import Checkpoints
 from handloom.config import RULES_FILE, Folders, Loaded
 from handloom.llm.fallback import FallbackModel
 from handloom.llm.model import Model
@@ -21,8 +22,14 @@ def safety_for(loaded: Loaded, workspace: Path, *, approval: Approval = "", mode
     return Safety(
         sandbox=sandbox_for(loaded),
         policy=policy_for(loaded, approval),
+        checkpoints=checkpoints_for(loaded, workspace) if loaded.settings.checkpoints else None,
         redactor=redactor_for(loaded, workspace, model),
     )
+
+
+def checkpoints_for(loaded: Loaded, workspace: Path) -> Checkpoints:
+    """Where the states of a workspace are kept."""
+    return Checkpoints.of(workspace, loaded.folders.data / "checkpoints")
 
 
 def sandbox_for(loaded: Loaded) -> SandboxSettings:
