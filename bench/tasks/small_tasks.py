@@ -184,6 +184,18 @@ TASKS: tuple[Task, ...] = (
         {"数据.csv": "名称,金额\n苹果,200\n香蕉,34\n樱桃,1000\n"},
     ),
     Task(
+        "shell count",
+        "Use a shell command to find out how many files below the folder src end in .c. Answer with the number.",
+        says("4"),
+        {f"src/{name}": "x" for name in ("a.c", "b.c", "lib/c.c", "lib/deep/d.c", "e.h", "lib/f.h")},
+    ),
+    Task(
+        "shell sort",
+        "With a shell command sort the lines of fruit.txt and write them into sorted.txt.",
+        is_exactly("sorted.txt", "apple banana cherry fig"),
+        {"fruit.txt": "fig\ncherry\napple\nbanana\n"},
+    ),
+    Task(
         "rename",
         "Rename every .txt file in the folder notes so that it ends in .md instead.",
         lambda folder, _answer: (

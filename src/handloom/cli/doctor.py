@@ -1,14 +1,20 @@
 """doctor: what works here, what does not, and how to mend it."""
 
+import asyncio
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from handloom import config, wiring
+from handloom.browser.settings import missing, program
 from handloom.errors import HandloomError
 from handloom.llm import local
+from handloom.sandbox import open_sandbox
+from handloom.wiring.web import browser_for
 
 ROOM = 2 * 1024**3  # bytes the embedded model needs while it is put together
 
@@ -21,7 +27,7 @@ def report() -> int:
         print(f"FAIL  settings: {error}")
         return 1
     failed = False
-    for check in (_python, _settings, _store, _model, _embedded):
+    for check in (_python, _settings, _store, _model, _embedded, _sandbox, _browser):
         for word, text in check(loaded):
             failed |= word == "FAIL"
             print(f"{word:<5} {text}")
@@ -82,6 +88,35 @@ def _embedded(loaded: config.Loaded) -> Lines:
         ("ok" if free > ROOM else "FAIL"),
         f"embedded model: put together at its first use; {free / 1e9:.1f} GB free for it",
     )
+
+
+def _sandbox(loaded: config.Loaded) -> Lines:
+    async def banner() -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            sandbox = await open_sandbox(Path(folder), wiring.sandbox_for(loaded))
+            try:
+                return sandbox.banner if sandbox.isolated else f"note {sandbox.banner}"
+            finally:
+                await sandbox.aclose()
+
+    try:
+        said = asyncio.run(banner())
+    except HandloomError as error:
+        yield "FAIL", f"sandbox: {error}"
+        return
+    yield ("note" if said.startswith("note ") else "ok"), f"sandbox: {said.removeprefix('note ')}"
+
+
+def _browser(loaded: config.Loaded) -> Lines:
+    settings = browser_for(loaded.settings.browser)
+    if lacking := missing(settings):
+        yield "note", lacking
+        return
+    yield "ok", f"browser: {program(settings)}"
+    if shutil.which("fc-list") and not subprocess.run(  # noqa: S603 - a fixed program
+        [shutil.which("fc-list") or "", ":lang=zh"], capture_output=True, timeout=20, check=False
+    ).stdout.strip():
+        yield "note", "fonts: none for Chinese, so screenshots show boxes; apt-get install fonts-noto-cjk"
 
 
 def _existing(path: Path) -> Path:

@@ -4,7 +4,7 @@ from handloom.wiring.agents import build_agent, known_tools
 from handloom.wiring.doors import resume, run
 from handloom.wiring.models import EMBEDDED, NO_MODEL, Progress, open_model
 from handloom.wiring.profiles import remember_mode, remember_profile, remembered_profiles
-from handloom.wiring.safety import checkpoints_for, policy_for, safety_for
+from handloom.wiring.safety import checkpoints_for, policy_for, safety_for, sandbox_for
 from handloom.wiring.sessions import Session, begin, open_store, reopen
 from handloom.wiring.wishes import Approval, Given, Wishes, limits_for
 
@@ -31,4 +31,5 @@ __all__ = [
     "resume",
     "run",
     "safety_for",
+    "sandbox_for",
 ]
