@@ -202,7 +202,7 @@ class CheckpointMade(Envelope, frozen=True, tag="checkpoint.made"):
 class ToolDecided(Envelope, frozen=True, tag="tool.decided"):
     """What the policy, a hook or a person said to a call, where it was not simply allowed. `by` is one of `policy`, `hook`, `person`.
 
-    `scope` is `run` when a person allowed the tool until the run ends.
+    `scope` is `run` when a person allowed the tool until the run ends; `tainted` says that untrusted text had been read by then.
     """
 
     call: str
@@ -212,6 +212,7 @@ class ToolDecided(Envelope, frozen=True, tag="tool.decided"):
     reason: str = ""
     rule: str = ""
     scope: Literal["once", "run"] = "once"
+    tainted: bool = False
 
 
 class QuestionAsked(Envelope, frozen=True, tag="question.asked"):

@@ -87,6 +87,7 @@ class State:
     flow: Steps = field(default_factory=Steps)
     checkpoints: list[CheckpointMade] = field(default_factory=list[CheckpointMade])
     granted: set[str] = field(default_factory=set[str])  # tools that a person has allowed for this run
+    granted_tainted: set[str] = field(default_factory=set[str])  # those of them that were allowed when untrusted text had been read
     tainted: dict[str, None] = field(
         default_factory=dict[str, None]
     )  # tools whose untrusted results were read, in order
@@ -177,6 +178,7 @@ class State:
                 self.checkpoints.append(event)
             case ToolDecided(do="allow", scope="run", tool=tool):
                 self.granted.add(tool)
+                self.granted_tainted |= {tool} if event.tainted else set()
             case QuestionAsked():
                 self.questions[event.id] = Question(event.id, event.question, event.options, at=event.at)
             case QuestionAnswered():

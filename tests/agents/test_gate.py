@@ -121,6 +121,16 @@ async def test_for_this_run_is_asked_once() -> None:
     assert (texts[:2], len(told.asked)) == (["sent to ann"] * 2, 1)
 
 
+async def test_for_this_run_holds_after_untrusted_text_only_when_it_was_said_then() -> None:
+    read = calls(("fetch", {"url": "https://example.org"}))
+    told = Told("run", "run")
+    await play(SEND, read, SEND, SEND, finish("ok"), policy=Policy(), told=told)
+    assert (len(told.asked), done) == (2, ["ann"] * 3)
+    rules: list[Rule] = []
+    await play(read, SEND, finish("ok"), policy=Policy(remember=rules.append), told=Told("always"))
+    assert [rule.tainted for rule in rules] == [True]
+
+
 async def test_always_writes_a_rule() -> None:
     rules: list[Rule] = []
     told = Told("always")

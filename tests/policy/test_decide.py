@@ -104,6 +104,37 @@ def test_after_untrusted_text_what_is_sent_is_asked_for() -> None:
     assert decide(policy, replace(TAINTED, granted=True)).do == "ask", "allowing a tool for the run is no word on this"
 
 
+def test_what_was_seen_can_be_followed_where_that_is_free() -> None:
+    link = "https://example.org/a?b=1"
+    call = Asked(
+        tool="fetch",
+        arguments={"url": link},
+        effects=frozenset({"network_send"}),
+        destinations=("url",),
+        tainted=("web_search",),
+        seen=lambda place: place == link,
+    )
+    free = Policy(taint=Taint(seen_is_free=True))
+    assert decide(free, call).do == "allow"
+    assert decide(Policy(), call).do == "ask"
+    assert decide(free, replace(call, arguments={"url": f"{link}&secret=1"})).do == "ask"
+    assert decide(free, replace(call, effects=frozenset({"external"}))).do == "ask"
+
+
+def test_a_call_without_a_destination_sends_nothing_of_the_run() -> None:
+    click = Asked(
+        tool="browser_use",
+        arguments={"action": "click", "index": 3},
+        effects=frozenset({"network_send"}),
+        destinations=("url", "text"),
+        tainted=("browser_use",),
+    )
+    assert decide(Policy(), click).do == "allow"
+    assert decide(Policy(), replace(click, arguments={"action": "input_text", "text": "what I know"})).do == "ask"
+    assert decide(Policy(), replace(click, effects=frozenset({"external"}))).do == "ask"
+    assert decide(Policy(), replace(click, destinations=())).do == "ask"
+
+
 @pytest.mark.parametrize(
     ("place", "words", "free"),
     [

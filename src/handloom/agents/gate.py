@@ -74,7 +74,9 @@ def _asked(run: Run, call: ToolCall, tool: Tool) -> Asked:
         destinations=tool.destinations,
         tainted=tuple(run.state.tainted),
         words="\n".join([run.state.task, *said, *(answer for answer in answers if answer)]),
+        seen=lambda place: any(place in message.text for message in run.memory.messages if message.role == "tool"),
         granted=call.name in run.state.granted,
+        granted_tainted=call.name in run.state.granted_tainted,
     )
 
 
@@ -82,7 +84,7 @@ async def _approved(run: Run, call: ToolCall, asked: Asked, verdict: Verdict, po
     """A person's word on the call."""
     if policy.alone == "deny" and not run.is_attended:
         return Verdict("deny", f"{verdict.reason}, and nobody is there to allow it", verdict.rule)
-    rule = remembered(call)
+    rule = remembered(call, tainted=bool(asked.tainted))
     options = (ONCE, RUN, *([ALWAYS] if rule and policy.remember else []), NO, STOP)
     answer = await run.ask(question(run.workspace, call, asked, verdict, policy), options, key=APPROVAL)
     word, _, rest = answer.strip().partition(" ")
@@ -97,7 +99,14 @@ async def _approved(run: Run, call: ToolCall, asked: Asked, verdict: Verdict, po
     scope = "run" if word in (RUN, ALWAYS) else "once"
     await run.emit(
         ToolDecided(
-            call=call.id, tool=call.name, do="allow", by="person", reason=verdict.reason, rule=verdict.rule, scope=scope
+            call=call.id,
+            tool=call.name,
+            do="allow",
+            by="person",
+            reason=verdict.reason,
+            rule=verdict.rule,
+            scope=scope,
+            tainted=bool(asked.tainted),
         )
     )
     return replace(verdict, do="allow")
@@ -152,14 +161,18 @@ def visible(text: str) -> str:
     )
 
 
-def remembered(call: ToolCall) -> Rule | None:
-    """The rule that `always` would write: for a shell command its first words, for a URL its host, else the tool; None where there is no safe one."""
+def remembered(call: ToolCall, *, tainted: bool = False) -> Rule | None:
+    """The rule that `always` would write, also for after untrusted text where it is answered then: for a shell command its first words, for a URL its host, else the tool; None where there is no safe one."""
     if "command" in call.arguments and call.name == "bash":
         lines = commands.plain(str(call.arguments["command"]))
-        return Rule(do="allow", tool=call.name, command=lines[0][:2]) if lines and len(lines) == 1 else None
+        return (
+            Rule(do="allow", tool=call.name, command=lines[0][:2], tainted=tainted)
+            if lines and len(lines) == 1
+            else None
+        )
     if host := Rule.host_of(call.arguments):
-        return Rule(do="allow", tool=call.name, host=host)
-    return Rule(do="allow", tool=call.name)
+        return Rule(do="allow", tool=call.name, host=host, tainted=tainted)
+    return Rule(do="allow", tool=call.name, tainted=tainted)
 
 
 def _text(value: object) -> str:

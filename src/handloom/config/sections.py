@@ -162,6 +162,7 @@ class TaintSettings(Section):
     sources: tuple[str, ...] = Taint().sources
     gate: Literal["ask", "deny", "off"] = "ask"
     named_is_free: bool = True
+    seen_is_free: bool = False
 
 
 class PolicySettings(Section):
@@ -174,16 +175,68 @@ class PolicySettings(Section):
     hook: tuple[HookSettings, ...] = ()
 
 
+class NetSettings(Section):
+    """What fetch, search and the browser may reach; names as `example.org`, `*.example.org` or `localhost:8080`."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    most_mb: Annotated[float, Field(gt=0)] = 10.0
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    redirects: Annotated[int, Field(ge=0, le=20)] = 5
+
+
+class BrowserTable(Section):
+    """The browser: its program, looked for where none is named, and how it shows pages."""
+
+    executable: str = ""
+    headless: bool = True
+    profile: str = ""
+    listeners: bool = True
+    width: Annotated[int, Field(ge=200, le=4_000)] = 1_280
+    height: Annotated[int, Field(ge=200, le=4_000)] = 720
+    timeout: Annotated[float, Field(gt=0)] = 20.0
+
+
+class SearchSettings(Section):
+    """Engines in the order in which they are asked; without any, those for which an address, a key or a package is there."""
+
+    engines: tuple[str, ...] = ()
+    searxng_url: str = ""
+    brave_key_env: str = "BRAVE_API_KEY"
+    tavily_key_env: str = "TAVILY_API_KEY"
+    serper_key_env: str = "SERPER_API_KEY"
+
+
+class EmailSettings(Section):
+    """The mail server for `send_email`. `to` is who gets a message that names nobody."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True)
+
+    host: str = ""
+    port: Annotated[int, Field(ge=1, le=65_535)] = 587
+    sender: str = Field(default="", alias="from")
+    user: str = ""
+    password_env: str = "EMAIL_PASSWORD"  # noqa: S105 - the name of a variable
+    tls: Literal["none", "starttls", "tls"] = "starttls"
+    to: tuple[str, ...] = ()
+
+
 class Settings(Section):
     """Everything that can be set."""
 
     agent: str = "manus"
+    checkpoints: bool = True
     llm: LLMSettings = LLMSettings()
     agents: dict[str, AgentSettings] = {}
     limits: LimitSettings = LimitSettings()
     journal: JournalSettings = JournalSettings()
     policy: PolicySettings = PolicySettings()
     sandbox: SandboxTable = SandboxTable()
+    net: NetSettings = NetSettings()
+    browser: BrowserTable = BrowserTable()
+    search: SearchSettings = SearchSettings()
+    email: EmailSettings = EmailSettings()
     prices: dict[str, PriceSettings] = {}
 
 

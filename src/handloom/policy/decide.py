@@ -1,7 +1,7 @@
 """The decision on one call: a pure function of the policy, the call, and what the run has read so far."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,7 +18,8 @@ class Asked:
     """A call on which to decide.
 
     `effects` are the tool's, `destinations` the names of the arguments that say where something goes (none: every text in the arguments may).
-    `tainted` names the untrusted tools that the run has read, `words` is what the person has said. `granted` says that this tool was allowed for the run.
+    `tainted` names the untrusted tools that the run has read, `words` is what the person has said, `seen` tells whether a place stood in what was read.
+    `granted` says that this tool was allowed for the run, `granted_tainted` that it was when untrusted text had been read.
     """
 
     tool: str
@@ -27,7 +28,9 @@ class Asked:
     destinations: tuple[str, ...] = ()
     tainted: tuple[str, ...] = ()
     words: str = ""
+    seen: Callable[[str], bool] = lambda _place: False
     granted: bool = False
+    granted_tainted: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,32 @@ def _effects(policy: Policy, asked: Asked) -> frozenset[str]:
 
 
 def _taint(policy: Policy, asked: Asked, effects: frozenset[str]) -> Verdict | None:
-    if policy.taint.gate == "off" or not asked.tainted or not effects & OUTSIDE:
+    if policy.taint.gate == "off" or asked.granted_tainted or not asked.tainted or not effects & OUTSIDE:
         return None
-    if policy.taint.named_is_free and "execute" not in effects:
-        places = list(destinations(asked))
-        if places and all(is_named(place, asked.words) for place in places):
-            return None
+    if "execute" not in effects and _is_free(policy, asked, effects):
+        return None
     read = ", ".join(asked.tainted)
     return Verdict(policy.taint.gate, f"it sends or changes something outside after untrusted text was read ({read})")
+
+
+def _is_free(policy: Policy, asked: Asked, effects: frozenset[str]) -> bool:
+    """Whether nothing goes to a place that a stranger could have chosen for what it is told.
+
+    A call of a tool that names its destinations, and has none this time (a click), sends nothing but what the page itself sends.
+    """
+    places = list(destinations(asked))
+    sends_only = "external" not in effects
+    if not places:
+        return policy.taint.named_is_free and sends_only and bool(asked.destinations)
+    return all(
+        (policy.taint.named_is_free and is_named(place, asked.words))
+        or (policy.taint.seen_is_free and sends_only and is_url(place) and asked.seen(place))
+        for place in places
+    )
+
+
+def is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
 
 
 def _by_effects(policy: Policy, effects: frozenset[str]) -> Verdict:

@@ -76,12 +76,14 @@ class Rule:
 class Taint:
     """After a tool of `sources` was read, a call that sends something needs the gate.
 
-    `named_is_free`: not where each destination stands in the person's own words.
+    `named_is_free`: not where each destination stands in the person's own words. `seen_is_free`: nor for a link that stood, letter by letter, in what
+    was read: it can lead to a stranger's page, and cannot carry what the run knows.
     """
 
     sources: tuple[str, ...] = ("fetch", "browser*", "web_search", "mcp:*")
     gate: Literal["ask", "deny", "off"] = "ask"
     named_is_free: bool = True
+    seen_is_free: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
