@@ -18,6 +18,7 @@ HandloomError
     ├── LimitReachedError      turns, tokens, cost or time; resumable
     ├── SuspendedError         waits for a person; resumable
     ├── CancelledRunError      asked to stop; resumable
+    ├── NoPlanError            no plan for a goal could be made
     ├── StepsFailedError       a flow has ended, and steps of it failed
     ├── StepLimitError         a step of a flow used up its own limits; the step has failed
     ├── DeniedError            a person, or the policy, stopped it
@@ -99,6 +100,10 @@ class SuspendedError(RunStoppedError):
 
 class CancelledRunError(RunStoppedError):
     """Someone asked the run to stop; it can be resumed."""
+
+
+class NoPlanError(RunStoppedError):
+    """No plan that could be carried out was made for a goal; the text has the reasons."""
 
 
 class StepsFailedError(RunStoppedError):

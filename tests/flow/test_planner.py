@@ -54,7 +54,7 @@ class Desk:
             [reply if isinstance(reply, str | Message) or callable(reply) else json.dumps(reply) for reply in replies],
             profile=profile,
         )
-        self.planner = ModelPlanner(model=self._open, tools=TOOLS, agents=["manus", "swe"], cache=cache)
+        self.planner = ModelPlanner(model=self._open, tools=lambda: TOOLS, agents=["manus", "swe"], cache=cache)
         self.run: Run | None = None
 
     async def _open(self) -> ScriptedModel:

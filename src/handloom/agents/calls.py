@@ -17,8 +17,8 @@ from handloom.events import ArtifactAdded, ToolCalled, ToolReturned
 from handloom.messages import Json, ToolCall, ToolResult
 from handloom.runs import Closeable, Run
 from handloom.sandbox import Sandbox
-from handloom.toolbox.planning import successful
 from handloom.tools import Tool, schema
+from handloom.tools.earlier import successful
 from handloom.tools.results import clean, cut
 
 log = logging.getLogger(__name__)

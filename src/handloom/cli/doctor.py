@@ -104,7 +104,7 @@ def _sandbox(loaded: config.Loaded) -> Lines:
     except HandloomError as error:
         yield "FAIL", f"sandbox: {error}"
         return
-    yield ("note" if said.startswith("note ") else "ok"), f"sandbox: {said.removeprefix('note ')}"
+    yield ("note" if said.startswith("note ") else "ok"), said.removeprefix("note ")
 
 
 def _browser(loaded: config.Loaded) -> Lines:

@@ -11,7 +11,6 @@ from handloom.cli import codes, work
 from handloom.errors import ConfigError
 from handloom.flow import draw, files, inputs
 from handloom.flow.flow import Flow
-from handloom.flow.report import Report
 from handloom.messages import Json
 from handloom.state import State
 from handloom.wiring import flows
@@ -26,11 +25,9 @@ def run(path: Path, given: Iterable[str], order: work.Order) -> int:
     flow = Flow.load(path)
     values = inputs.read(given, flow.plan.inputs)
     desk = work.Desk(order)
-    code = desk.work(
+    return desk.work(
         lambda: flows.begin_flow(loaded, flow, values, order.wishes(), desk.given(), workspace=order.folder())
     )
-    _report(loaded, desk.run_id)
-    return code
 
 
 def resume(run_id: str, again: Iterable[str], given: Iterable[str], order: work.Order) -> int:
@@ -39,11 +36,9 @@ def resume(run_id: str, again: Iterable[str], given: Iterable[str], order: work.
     run_id = work.known_run(loaded, run_id)
     values = _values(loaded, run_id, given)
     desk = work.Desk(order)
-    code = desk.work(
+    return desk.work(
         lambda: wiring.reopen(loaded, run_id, order.wishes(), desk.given(), again=tuple(again), values=values)
     )
-    _report(loaded, run_id)
-    return code
 
 
 def check(path: Path) -> int:
@@ -83,15 +78,8 @@ def _values(loaded: config.Loaded, run_id: str, given: Iterable[str]) -> Json:
     return inputs.read(words, Plan.model_validate(state.plans[""].plan).inputs)
 
 
-def _report(loaded: config.Loaded, run_id: str) -> None:
-    if not run_id:
-        return
-    state = _state(loaded, run_id)
-    if state.plans:
-        print(f"\n{Report.of(state).text()}", file=sys.stderr)
-
-
 def _state(loaded: config.Loaded, run_id: str) -> State:
+    """How a run stands, from its record."""
     state = State()
     with closing(wiring.open_store(loaded)) as store:
         for event in store.read(run_id):

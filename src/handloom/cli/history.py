@@ -9,6 +9,7 @@ from handloom import config, wiring
 from handloom.cli.ids import find
 from handloom.errors import ConfigError
 from handloom.events import Event, as_json, encode
+from handloom.flow.report import Report
 from handloom.journal import RunSummary, Store
 from handloom.state import State
 from handloom.views.lines import brief, line
@@ -72,7 +73,10 @@ def show(run_id: str) -> None:
         if value:
             print(f"{name:<9} {value}")
     print()
-    for event in events:
+    if state.plans:
+        report = Report.of(state)
+        print(f"{report.text(with_tools=False)}\n\n{report.tree()}")
+    for event in [] if state.plans else events:
         if text := line(event):
             print(f"{'  ' * event.span.count('/')}{text}")
     if state.answer:

@@ -13,7 +13,7 @@ from handloom import config, wiring
 from handloom.cli import codes
 from handloom.cli.ids import MANY, find
 from handloom.errors import ConfigError
-from handloom.events import Event, encode
+from handloom.events import Event, PlanMade, QuestionAsked, StepEnded, encode
 from handloom.messages import ImagePart, Json, is_object
 from handloom.runs import RunResult
 from handloom.state import Question
@@ -121,12 +121,14 @@ class Desk:
         self.run_id = ""
         self._console: Console = Console(stderr=True)
         self._view = LiveView(self._console) if self._console.is_terminal else PlainView(self._console)
+        self._is_attended = self._console.is_terminal and sys.stdin.isatty()
+        self._is_flow = False
         self._terminated = False
         self._shown = -1
 
     def given(self, images: tuple[ImagePart, ...] = ()) -> Given:
         """What this desk brings to a run. It asks on the terminal, where there is one; elsewhere a question suspends the run."""
-        asker = self._ask if self._console.is_terminal and sys.stdin.isatty() else None
+        asker = self._ask if self._is_attended else None
         return Given(
             images=images,
             asker=asker,
@@ -137,7 +139,9 @@ class Desk:
 
     def show(self, event: Event) -> None:
         self.run_id = event.run
-        self._view(event)
+        self._is_flow = self._is_flow or isinstance(event, PlanMade | StepEnded)
+        if not (isinstance(event, QuestionAsked) and self._is_attended):
+            self._view(event)  # what is asked here is shown once, where it is asked
         if self.order.as_json and event.durable:
             sys.stdout.buffer.write(encode(event) + b"\n")
             sys.stdout.flush()
@@ -185,8 +189,13 @@ class Desk:
             self._console.print(f"\n{question.question}", markup=False, highlight=False, style="bold")
             if question.options:
                 self._console.print(f"[{' / '.join(question.options)}]", markup=False, highlight=False)
-            self._console.print("(an empty line leaves it for later) > ", end="", markup=False)
-            return (await _terminal_line()).strip() or None
+            self._console.print("(an empty line leaves it for later) > ", end="", markup=False, highlight=False)
+            answer = (await _terminal_line()).strip()
+            if answer == "edit" and answer in question.options:
+                from handloom.cli import plan
+
+                return await plan.edited(question)
+            return answer or None
 
     def _report(self, result: RunResult) -> int:
         code = codes.code_of_result(result, terminated=self._terminated)
@@ -194,6 +203,11 @@ class Desk:
             self._say(result.reason)
         elif result.reason:
             self._say(f"failed: {result.reason}")
+        if self._is_flow:
+            from handloom.wiring.flows import FlowResult
+
+            if isinstance(result, FlowResult):
+                self._say(f"\n{result.report.text()}")
         for path in result.artifacts:
             self._say(f"file: {path}")
         if result.answer and not self.order.as_json:

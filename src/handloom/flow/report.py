@@ -1,6 +1,6 @@
 """Report: how a run of a flow went, step by step and as a whole; a value made of a state."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from handloom.flow.outputs import result_of
 from handloom.messages import Usage
 from handloom.state import State, ToolCount
 from handloom.steps import StepState
+from handloom.tables import table
 
 SIGNS = {
     "success": "ok",
@@ -73,19 +74,49 @@ class Report:
         ended = [step for step in self.steps if step.status in ("success", "failed")]
         return sum(step.status == "success" for step in ended) / len(ended) if ended else None
 
-    def text(self) -> str:
+    def text(self, *, with_tools: bool = True) -> str:
         """A table for people."""
         cells = [("step", "status", "tries", "seconds", "tokens", ""), *(_cells(step) for step in self.steps)]
-        widths = [max(_width(row[at]) for row in cells) for at in range(5)]
-        lines = ["  ".join([*(_padded(row[at], widths[at]) for at in range(5)), row[5]]).rstrip() for row in cells]
+        lines = table(cells)
         rate = "" if self.success_rate is None else f", {self.success_rate:.0%} of the steps that ran succeeded"
         cost = f", {self.usage.cost:.4f} USD" if self.usage.cost else ""
         lines.append(f"{self.name}: {self.seconds:.1f} s, {self.usage.total_tokens:,} tokens{cost}{rate}")
         lines += [
             f"tool {name}: {count.calls} calls, {count.failed} failed, {count.seconds:.1f} s"
             for name, count in self.tools.items()
+            if with_tools
         ]
         return "\n".join(lines)
+
+    def tree(self) -> str:
+        """The steps as a tree: items below their step, the steps of a sub-flow below the one that runs it."""
+        below: dict[str, list[StepReport]] = {}
+        for step in self.steps:
+            below.setdefault(_parent(step.span), []).append(step)
+        return "\n".join([self.name, *_branches(below, "", "")])
+
+
+def _parent(span: str) -> str:
+    """The unit that a unit is shown below."""
+    if spans.item_of(span) is not None:
+        return spans.whole(span)
+    return spans.owner(spans.scope_of(span))
+
+
+def _branches(below: Mapping[str, Sequence[StepReport]], span: str, indent: str) -> Iterable[str]:
+    steps = below.get(span, ())
+    for at, step in enumerate(steps, 1):
+        is_last = at == len(steps)
+        said = " ".join(step.reason.split())[:100]
+        why = "from the cache" if step.cached else said
+        spent = f" {step.seconds:.1f} s" if step.attempts else ""
+        tokens = f", {step.usage.total_tokens:,} tokens" if step.usage.total_tokens else ""
+        name = step.span.rpartition("/")[2]
+        if spans.item_of(step.span) is not None:
+            name = f"#{name.rpartition('#')[2]}"
+        line = f"{name}: {SIGNS[step.status]}{spent}{tokens}{f' ({why})' if why else ''}"
+        yield f"{indent}{'└─ ' if is_last else '├─ '}{line}"
+        yield from _branches(below, step.span, indent + ("   " if is_last else "│  "))
 
 
 def _spans(state: State, scope: str) -> Iterable[str]:
@@ -128,14 +159,3 @@ def _cells(step: StepReport) -> tuple[str, ...]:
         tokens,
         why,
     )
-
-
-def _width(text: str) -> int:
-    """Columns on a terminal; those of East Asian letters are double."""
-    from unicodedata import east_asian_width
-
-    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))

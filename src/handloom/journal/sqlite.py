@@ -12,7 +12,7 @@ import msgspec
 
 from handloom.errors import JournalError, RunLockedError, RunNotFoundError
 from handloom.events import Event, decode, encode
-from handloom.journal.journal import Journal, RunSummary, summarise
+from handloom.journal.journal import OF_RUN, Journal, RunSummary, summarise
 
 Durability = Literal["normal", "full"]
 
@@ -25,6 +25,13 @@ PRAGMA user_version = 1;
 """
 _COLUMNS = ("id", "task", "workspace", "status", "cause", "started", "updated", "events")
 _VERSION = 1
+# How many events a run has, and when it had the last one, stands in the events: the row itself is written where the rest of it changes.
+_LAST = "(SELECT {} FROM events WHERE run = runs.id ORDER BY seq DESC LIMIT 1)"
+_SUMMARY = f"""
+SELECT id, task, workspace, status, cause, started,
+    coalesce({_LAST.format("json_extract(CAST(body AS TEXT), '$.at')")}, updated), coalesce({_LAST.format("seq + 1")}, events)
+FROM runs
+"""
 
 
 class SqliteStore:
@@ -72,7 +79,7 @@ class SqliteStore:
             raise JournalError(f"run {run!r} cannot be read: {error}. Was it written by a newer handloom?") from error
 
     def recent(self, limit: int = 20) -> list[RunSummary]:
-        rows = self.database.execute("SELECT * FROM runs ORDER BY started DESC, id DESC LIMIT ?", (limit,))
+        rows = self.database.execute(f"{_SUMMARY} ORDER BY started DESC, id DESC LIMIT ?", (limit,))
         return [_summary(row) for row in rows]
 
     def is_open(self, run: str) -> bool:
@@ -96,7 +103,7 @@ class SqliteStore:
         return summary
 
     def _summary(self, run: str) -> RunSummary | None:
-        row = self.database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
+        row = self.database.execute(f"{_SUMMARY} WHERE id = ?", (run,)).fetchone()
         return _summary(row) if row else None
 
 
@@ -121,8 +128,8 @@ class SqliteJournal:
     def _append(self, events: tuple[Event, ...]) -> None:
         line = self._line
         for event in events:
-            line = summarise(line, event)
-        row = tuple(getattr(line, name) for name in _COLUMNS)
+            if isinstance(event, OF_RUN) or not line.events:
+                line = summarise(line, event)
         database = self._store.database
         try:
             database.execute("BEGIN IMMEDIATE")
@@ -130,7 +137,9 @@ class SqliteJournal:
                 database.executemany(
                     "INSERT INTO events VALUES (?, ?, ?)", [(self.run, event.seq, encode(event)) for event in events]
                 )
-                database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                if line is not self._line:
+                    row = tuple(getattr(line, name) for name in _COLUMNS)
+                    database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 database.execute("COMMIT")
             except BaseException:
                 database.execute("ROLLBACK")

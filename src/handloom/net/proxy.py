@@ -11,12 +11,12 @@ from handloom.sandbox.proxy import DIAL_SECONDS, Proxy, RefusedError
 
 
 class GuardedProxy(Proxy):
-    """A proxy of this machine that dials what its guard allows. `refused` holds the newest refusals, for whoever wants to tell."""
+    """A proxy of this machine that dials what its guard allows. `refused` holds the newest refusals, host and reason."""
 
     def __init__(self, guard: Guard) -> None:
         super().__init__(())
         self._guard = guard
-        self.refused: deque[str] = deque(maxlen=20)
+        self.refused: deque[tuple[str, str]] = deque(maxlen=20)
 
     @classmethod
     async def open(cls, guard: Guard) -> Self:
@@ -29,7 +29,7 @@ class GuardedProxy(Proxy):
         try:
             found = await self._guard.addresses(host, port)
         except ToolError as error:
-            self.refused.append(str(error))
+            self.refused.append((host, str(error)))
             raise RefusedError(str(error)) from None
         problem: Exception = OSError("no address")
         for address in found:

@@ -132,9 +132,7 @@ async def _once(method: str, place: Place, guard: Guard, headers: Mapping[str, s
     try:
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=_tls(), network_backend=_dialer(guard)) as pool,
-            pool.stream(
-                method, url, headers=sent, content=content or None, extensions={"timeout": waits}
-            ) as answer,
+            pool.stream(method, url, headers=sent, content=content or None, extensions={"timeout": waits}) as answer,
         ):
             found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
             if answer.status in REDIRECTS and found.get("location"):

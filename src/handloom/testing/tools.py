@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from handloom.errors import SuspendedError, ToolError
+from handloom.messages import Json
 from handloom.sandbox import Sandbox, SandboxSettings, open_sandbox
 from handloom.sandbox.settings import Kind
 from handloom.tools import results
@@ -33,6 +34,7 @@ class FakeContext:
         answers: Iterable[str] = (),
         results: Mapping[str, str] | None = None,
         call_id: str = "call-1",
+        earlier: Iterable[Json] = (),
         sandbox: SandboxSettings | Kind = "auto",
     ) -> None:
         self.questions: list[str] = []
@@ -41,6 +43,7 @@ class FakeContext:
         self._answers = iter(answers)
         self._results = dict(results or {})
         self._call_id = call_id
+        self._earlier = list(earlier)
         self._resources: dict[type, Any] = {}
         self._making = asyncio.Lock()
         kept = SandboxSettings(kind=sandbox) if isinstance(sandbox, str) else sandbox
@@ -79,6 +82,10 @@ class FakeContext:
 
     async def artifact(self, path: Path, note: str = "") -> None:  # noqa: ARG002 - tests look at the path
         self.artifacts.append(path)
+
+    def earlier(self, name: str) -> list[Json]:  # noqa: ARG002 - those of the tool under test
+        """The `earlier` calls that the test gives."""
+        return self._earlier
 
     def recall(self, handle: str) -> str:
         if handle == self._call_id and self._folder is not None and self.spill_file().exists():

@@ -20,11 +20,47 @@ class Shape:
     check: Callable[[Json], Json]
 
 
+_SHAPES: dict[object, Shape] = {}  # of functions that were read; a tool made anew for other settings has the same shape
+_MOST_SHAPES = 1_000
+
+
 def read(function: Callable[..., Any], context_type: type) -> Shape:
     """The shape of a function. Its docstring may describe parameters in Google, NumPy or reST style.
 
     Raises: TypeError when a parameter has no annotation.
     """
+    key = _signature(function, context_type)
+    if key is None:
+        return _read(function, context_type)
+    if key not in _SHAPES:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        _SHAPES[key] = _read(function, context_type)
+    return _SHAPES[key]
+
+
+def _signature(function: Callable[..., Any], context_type: type) -> object:
+    """All of a function that its shape follows from, and so the same for each closure of one definition; None where it cannot be compared."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__"):
+        return None
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    key = (
+        code,
+        function.__name__,
+        function.__doc__,
+        tuple((type(value), value) for value in defaults),
+        tuple(function.__annotations__.items()),
+        context_type,
+    )
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _read(function: Callable[..., Any], context_type: type) -> Shape:
     import docstring_parser
     from pydantic import ConfigDict, Field, create_model
 

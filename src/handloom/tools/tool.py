@@ -54,6 +54,10 @@ class ToolContext(Protocol):
         """Report a file that a person will want to see."""
         ...
 
+    def earlier(self, name: str) -> list[Json]:
+        """The arguments of the calls of this tool that have succeeded in this conversation, in order."""
+        ...
+
     def recall(self, handle: str) -> str:
         """The complete text of an earlier result of this run. Raises: ToolError when no result has this handle."""
         ...

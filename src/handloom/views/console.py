@@ -12,6 +12,9 @@ from handloom.events import (
     ModelReplied,
     RunEnded,
     RunSuspended,
+    StepEnded,
+    StepQueued,
+    StepStarted,
     ToolCalled,
     ToolReturned,
     TurnStarted,
@@ -19,6 +22,7 @@ from handloom.events import (
 from handloom.messages import Usage
 from handloom.tools.results import clean
 from handloom.views.lines import brief, called, line
+from handloom.views.underway import Underway
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -60,6 +64,7 @@ class LiveView:
         self._doing = "starting"
         self._words = ""
         self._started = time.monotonic()
+        self._steps = Underway()
         self._live = Live(get_renderable=self._moving, console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> Self:
@@ -72,6 +77,7 @@ class LiveView:
         self._live.__exit__(kind, error, trace)
 
     def __call__(self, event: Event) -> None:
+        self._steps.apply(event, time.monotonic())
         match event:
             case ModelDelta(text=text):
                 self._doing, self._words = "writing", (self._words + text)[-TAIL:]
@@ -108,12 +114,13 @@ class LiveView:
         if not self._doing:
             return Text("")
         cost = f" · {self._usage.cost:.4f} USD" if self._usage.cost else ""
-        spent = (
-            f"turn {self._turn} · {time.monotonic() - self._started:.0f} s · {self._usage.total_tokens:,} tokens{cost}"
-        )
+        spent = f"{time.monotonic() - self._started:.0f} s · {self._usage.total_tokens:,} tokens{cost}"
+        if self._steps.is_flow:
+            rows = [Text(row, style="dim", no_wrap=True) for row in self._steps.rows(time.monotonic())]
+            return Group(*rows, Spinner("dots", Text(f"{self._steps.summary}  [{spent}]")))
         return Group(
             Text(brief(clean(self._words), TAIL), style="dim"),
-            Spinner("dots", Text(f"{brief(self._doing, 80)}  [{spent}]")),
+            Spinner("dots", Text(f"{brief(self._doing, 80)}  [turn {self._turn} · {spent}]")),
         )
 
 
@@ -125,6 +132,10 @@ def _style(event: Event) -> str:
             return "dim"
         case TurnStarted():
             return "bold"
+        case StepEnded(status="failed"):
+            return "red"
+        case StepStarted() | StepQueued():
+            return "dim"
         case RunEnded(status="success"):
             return "green"
         case RunEnded() | RunSuspended():

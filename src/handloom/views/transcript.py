@@ -1,20 +1,26 @@
 """A run as Markdown: what was asked, said, called and answered, in the order in which it happened."""
 
+import json
 from collections.abc import Iterable
 
 from handloom.events import (
     Event,
     MessageAdded,
     ModelReplied,
+    PlanMade,
     QuestionAnswered,
     QuestionAsked,
     RunEnded,
     RunStarted,
+    StepEnded,
+    StepStarted,
     ToolCalled,
     ToolReturned,
     TurnStarted,
 )
-from handloom.views.lines import line
+from handloom.messages import Json
+from handloom.plans.plan import ACTIONS
+from handloom.views.lines import WIDTH, line
 
 FENCE = "~~~~"
 
@@ -28,6 +34,13 @@ def _blocks(event: Event) -> list[str]:
     match event:
         case RunStarted(task=task):
             return [f"# {event.run}", _quoted(task)]
+        case PlanMade(plan=plan):
+            return [f"## {_where(event)}Plan {plan.get('name', '')}", *_plan(plan["steps"])]
+        case StepStarted(items=None):
+            again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+            return [f"## Step {event.span}{again}"]
+        case StepEnded():
+            return _ended(event)
         case TurnStarted(turn=turn):
             return [f"## Turn {turn}{f' ({event.span})' if event.span.count('/') else ''}"]
         case MessageAdded(message=message):
@@ -50,6 +63,33 @@ def _blocks(event: Event) -> list[str]:
             return ["## Answer", answer or reason, f"Status: {status}"]
         case _:
             return [f"*{text}*"] if (text := line(event)) else []
+
+
+def _where(event: Event) -> str:
+    return f"{event.span}: " if event.span else ""
+
+
+def _plan(steps: Json) -> list[str]:
+    """The steps of a plan as a list, each with what it needs."""
+    rows = [
+        f"- {name}: {' '.join(str(step.get(action)).split())[:WIDTH]}{_needs(step)}"
+        for name, step in steps.items()
+        for action in ACTIONS
+        if step.get(action) is not None
+    ]
+    return ["\n".join(rows)]
+
+
+def _needs(step: Json) -> str:
+    return f" (needs {', '.join(step['needs'])})" if step.get("needs") else ""
+
+
+def _ended(event: StepEnded) -> list[str]:
+    """How a step ended, with its output; one step ends while others are at work, so its name stands there."""
+    how = f"{event.status}{', from the cache' if event.cached else ''}{f': {event.reason}' if event.reason else ''}"
+    output = event.output
+    text = output if isinstance(output, str) else "" if output is None else json.dumps(output, ensure_ascii=False)
+    return [f"**Step {event.span}:** {how}", *([_fenced(text)] if text.strip() else [])]
 
 
 def _quoted(text: str) -> str:

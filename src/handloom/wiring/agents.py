@@ -1,24 +1,43 @@
 """From the name of an agent to an Agent: its preset, the settings' changes, the tools by name."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from handloom.agents import Agent, Output
+from handloom.agents import Agent, Output, StateSource
+from handloom.agents.browsing import Browsing
 from handloom.agents.presets import PRESETS
-from handloom.config import Loaded
+from handloom.config import Loaded, Settings
 from handloom.errors import ConfigError
 from handloom.llm.model import Model
 from handloom.tools import Tool, Toolset
 
 
-def known_tools(output: Output | None = None) -> dict[str, Tool]:
+def known_tools(
+    output: Output | None = None, loaded: Loaded | None = None, model: Model | None = None
+) -> dict[str, Tool]:
     """Every tool by name; `terminate` takes an answer of the form asked for."""
     from handloom.toolbox.ask_human import ask_human
     from handloom.toolbox.bash import bash
     from handloom.toolbox.editor import str_replace_editor
+    from handloom.toolbox.find import find_files
+    from handloom.toolbox.planning import planning
     from handloom.toolbox.python import python_execute
+    from handloom.toolbox.send_email import MailServer, email_tool
     from handloom.toolbox.terminate import terminate_tool
+    from handloom.wiring.web import web_tools
 
-    tools = (python_execute, bash, str_replace_editor, ask_human, terminate_tool(output.schema if output else None))
+    settings = loaded.settings if loaded else Settings()
+    tools = (
+        python_execute,
+        bash,
+        find_files,
+        str_replace_editor,
+        ask_human,
+        planning,
+        email_tool(MailServer(**settings.email.model_dump(by_alias=False))),
+        *web_tools(settings, model),
+        terminate_tool(output.schema if output else None),
+    )
     return {tool.name: tool for tool in tools}
 
 
@@ -39,7 +58,7 @@ def build_agent(
         raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(PRESETS)}")
     changes = loaded.settings.agents.get(name)
     names = changes.tools if changes and changes.tools is not None else preset.tools
-    known = known_tools(output)
+    known = known_tools(output, loaded, model)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
     if not (changes and changes.tools) and model.profile.tools is not None:
@@ -51,10 +70,15 @@ def build_agent(
         model=model,
         tools=(*extra, *chosen),
         values={"directory": str(workspace), "instructions": _quoted(instructions)},
-        sources=preset.sources,
+        sources=tuple(_seeing(source, model) for source in preset.sources),
         max_calls=preset.max_calls,
         output=output,
     )
+
+
+def _seeing(source: StateSource, model: Model) -> StateSource:
+    """The source as this model can take it: with images or without."""
+    return replace(source, images=model.profile.vision) if isinstance(source, Browsing) else source
 
 
 def takes_instructions(name: str) -> bool:

@@ -1,7 +1,8 @@
 """The public doors: `await handloom.run(...)` and `await handloom.resume(...)`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handloom import config
 from handloom.agents import Agent, Output
@@ -76,11 +77,14 @@ async def resume(  # noqa: PLR0913 - the public door
     store: Store | None = None,
     readers: tuple[Reader, ...] = (),
     asker: Asker | None = None,
+    again: tuple[str, ...] = (),
+    inputs: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Go on with a run where it stopped; a run that has ended gives its result again. `answer` answers its oldest open question.
 
     Pass again what was passed as an object to `run` (a model, an agent, tools, a pydantic model, limits): a record holds names and schemas alone.
-    Raises: RunNotFoundError, RunLockedError, ConfigError.
+    In the run of a flow, the steps of `again` run once more with all that need them, and `inputs` are new values; the result is a FlowResult.
+    Raises: RunNotFoundError, RunLockedError, ConfigError, FlowError.
     """
     wishes = Wishes(model=model if isinstance(model, str) else "")
     given = Given(
@@ -93,5 +97,5 @@ async def resume(  # noqa: PLR0913 - the public door
         asker=asker,
         readers=readers,
     )
-    async with reopen(config.load(), run_id, wishes, given, answer=answer) as session:
+    async with reopen(config.load(), run_id, wishes, given, answer=answer, again=again, values=inputs) as session:
         return await session.complete()

@@ -1,8 +1,10 @@
 """From settings and a flow to a run of it: the agents, tools, models and shells that its steps name, and the public door `run_flow`."""
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from handloom import config
 from handloom.agents import Agent
 from handloom.agents.presets import PRESETS
 from handloom.config import Loaded
-from handloom.errors import ConfigError
+from handloom.errors import ConfigError, FlowError
 from handloom.flow.cache import FolderCache
 from handloom.flow.check import Surroundings
 from handloom.flow.engine import Engine, begun
@@ -24,13 +26,13 @@ from handloom.journal import Store
 from handloom.llm.model import Model
 from handloom.plans import Plan, StepLimits
 from handloom.runs import Asker, Limits, Reader, Run, RunResult
-from handloom.state import Question
 from handloom.tools import Tool, Toolset
 from handloom.wiring.agents import build_agent, known_tools
 from handloom.wiring.models import open_model
+from handloom.wiring.planning import goal_session, planner_of
 from handloom.wiring.profiles import remember_mode
 from handloom.wiring.safety import safety_for
-from handloom.wiring.sessions import Session, store_of
+from handloom.wiring.sessions import Session, one_at_a_time, store_of
 from handloom.wiring.wishes import Given, Wishes
 
 FLOW = "flow"  # the key among a run's settings that says it is one of a flow
@@ -49,16 +51,31 @@ class FlowSession(Session):
 
     engine: Engine | None = None
 
+    async def complete(self) -> RunResult:
+        """Work until the run ends or must wait; once there is a plan, the result has a report."""
+        result = await super().complete()
+        return flow_result(result, self.run) if self.run.state.plans else result
+
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsWorkers:
-    """Workers as the settings name them; a model that is given does the work of all that name none."""
+    """Workers as the settings name them; a model that is given does the work of all that name none, and without `own_planner` it plans too."""
 
     loaded: Loaded
     given: Given
     model_name: str = ""
-    planner: Planner | None = None
+    own_planner: Planner | None = None
     _models: dict[str, Model] = field(default_factory=dict[str, Model])
+
+    @cached_property
+    def planner(self) -> Planner:
+        return self.own_planner or planner_of(self)
+
+    @cached_property
+    def tools(self) -> dict[str, Tool]:
+        """Every tool that a step can name."""
+        own = {tool.name: tool for tool in self.given.tools if isinstance(tool, Tool)}
+        return known_tools(loaded=self.loaded) | own
 
     async def model(self, name: str, agent: str) -> Model:
         if self.given.model is not None and name in ("", self.given.model.name):
@@ -72,15 +89,14 @@ class SettingsWorkers:
     def agent(self, job: Job, run: Run) -> Agent:
         agent = build_agent(self.loaded, job.agent, job.model, run.workspace, output=job.output, extra=self.given.tools)
         if job.tools is not None:
-            known = known_tools(job.output) | self._own()
+            known = {**self.tools, **{tool.name: tool for tool in agent.tools if isinstance(tool, Tool)}}
             agent = replace(agent, tools=tuple(known[name] for name in dict.fromkeys((*job.tools, "terminate"))))
         return replace(agent, prompt=replace(plain(job.system), next_step="")) if job.system else agent
 
     def tool(self, name: str) -> Tool:
-        known = known_tools() | self._own()
-        if name not in known:
-            raise ConfigError(f"there is no tool {name!r}; there are: {', '.join(known)}")
-        return known[name]
+        if name not in self.tools:
+            raise ConfigError(f"there is no tool {name!r}; there are: {', '.join(self.tools)}")
+        return self.tools[name]
 
     async def shell(self, command: str, variables: Mapping[str, str], run: Run) -> Ran:
         return await shell(command, variables, run)
@@ -89,9 +105,6 @@ class SettingsWorkers:
         for model in self._models.values():
             remember_mode(self.loaded, model)
             await model.aclose()
-
-    def _own(self) -> dict[str, Tool]:
-        return {tool.name: tool for tool in self.given.tools if isinstance(tool, Tool)}
 
 
 @asynccontextmanager
@@ -106,17 +119,17 @@ async def begin_flow(
     planner: Planner | None = None,
 ) -> AsyncGenerator[FlowSession]:
     """A new run of a flow, checked and ready to work. Raises: FlowError before anything is recorded."""
-    async with _workers(loaded, given, wishes.model, planner) as workers:
-        flow.check(known_to(given, flow.folder, plans=planner is not None))
+    async with workers_of(loaded, given, wishes.model, planner) as workers:
+        flow.check(known_to(given, flow.folder))
         first = begun(flow.plan, values, folder=flow.folder)
         with store_of(loaded, given) as store:
             run = await Run.start(
-                flow.plan.description or flow.plan.name,
+                _said(flow.plan, values),
                 store=store,
                 workspace=workspace,
                 limits=given.limits or limits_of(loaded, flow.plan, wishes.limits),
                 settings=wishes.recorded() | {FLOW: flow.plan.name},
-                asker=_one_at_a_time(given.asker),
+                asker=one_at_a_time(given.asker),
                 readers=given.readers,
                 safety=safety_for(loaded, workspace, approval=given.approval, model=given.model),
                 version=handloom.__version__,
@@ -126,7 +139,7 @@ async def begin_flow(
             except BaseException:
                 await run.aclose()
                 raise
-            engine = _engine(loaded, run, workers, flow.plan)
+            engine = engine_of(loaded, run, workers, flow.plan)
             yield FlowSession(run, engine.carry_out, engine=engine)
 
 
@@ -141,13 +154,31 @@ async def reopened(
     values: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[FlowSession]:
     """A known run of a flow, to go on with; the steps of `again` run once more, and `values` are new values of its inputs. Raises: FlowError."""
-    async with _workers(loaded, given, wishes.model, None) as workers:
-        engine = _engine(loaded, run, workers)
+    if not run.state.plans:
+        if again or values:
+            raise FlowError("this run has no plan yet, so no steps and no inputs; resume it without --from and --set")
+        run.limits = given.limits or before_plan(loaded, wishes.limits)
+        async with goal_session(loaded, run, wishes, given) as session:
+            yield session
+        return
+    async with workers_of(loaded, given, wishes.model, None) as workers:
+        engine = engine_of(loaded, run, workers)
         plan = Plan.model_validate(run.state.plans[""].plan)
         run.limits = given.limits or limits_of(loaded, plan, wishes.limits)
         if again or values:
             await engine.revise(Revision(again=again, inputs=values or {}, reason="resumed so"))
         yield FlowSession(run, None if run.state.status in ("success", "failed") else engine.carry_out, engine=engine)
+
+
+def _said(plan: Plan, values: Mapping[str, Any]) -> str:
+    """What a person says by starting a flow: what it is for, and the values they give. The policy takes a destination in it as one that the person has named."""
+    given = [f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    return "\n".join([plan.description or plan.name, *given])
+
+
+def before_plan(loaded: Loaded, wishes: Mapping[str, float | None]) -> Limits:
+    """The limits of a run that has no plan yet."""
+    return limits_of(loaded, Plan.model_construct(), wishes)
 
 
 def limits_of(loaded: Loaded, plan: Plan, wishes: Mapping[str, float | None]) -> Limits:
@@ -162,19 +193,25 @@ def limits_of(loaded: Loaded, plan: Plan, wishes: Mapping[str, float | None]) ->
     return replace(limits, **{name: value for name, value in wishes.items() if value is not None})
 
 
-def known_to(given: Given, folder: Path | None, *, plans: bool = True) -> Surroundings:
+def known_to(given: Given, folder: Path | None) -> Surroundings:
     """What there is for a flow to name. Tools of toolsets come and go, so with one of those any name may be right."""
     changes = any(not isinstance(tool, Tool) for tool in given.tools)
-    tools = None if changes else [*known_tools(), *(tool.name for tool in given.tools if isinstance(tool, Tool))]
-    return Surroundings(agents=list(PRESETS), tools=tools, folder=folder, plans=plans)
+    tools = None if changes else [*_names(), *(tool.name for tool in given.tools if isinstance(tool, Tool))]
+    return Surroundings(agents=list(PRESETS), tools=tools, folder=folder)
 
 
-def _engine(loaded: Loaded, run: Run, workers: SettingsWorkers, plan: Plan | None = None) -> Engine:
+@cache
+def _names() -> list[str]:
+    """The names of the tools that there are, with whatever settings."""
+    return list(known_tools())
+
+
+def engine_of(loaded: Loaded, run: Run, workers: SettingsWorkers, plan: Plan | None = None) -> Engine:
     folder = run.state.plans[""].folder if run.state.plans else ""
     return Engine(
         run,
         workers,
-        around=known_to(workers.given, Path(folder) if folder else None, plans=workers.planner is not None),
+        around=known_to(workers.given, Path(folder) if folder else None),
         cache=FolderCache(loaded.folders.cache / "steps"),
         limits=StepLimits(max_turns=loaded.settings.limits.max_turns),
         plan=plan,
@@ -182,28 +219,13 @@ def _engine(loaded: Loaded, run: Run, workers: SettingsWorkers, plan: Plan | Non
 
 
 @asynccontextmanager
-async def _workers(
+async def workers_of(
     loaded: Loaded, given: Given, model: str, planner: Planner | None
 ) -> AsyncGenerator[SettingsWorkers]:
     async with AsyncExitStack() as stack:
-        workers = SettingsWorkers(loaded=loaded, given=given, model_name=model, planner=planner)
+        workers = SettingsWorkers(loaded=loaded, given=given, model_name=model, own_planner=planner)
         stack.push_async_callback(workers.aclose)
         yield workers
-
-
-def _one_at_a_time(asker: Asker | None) -> Asker | None:
-    """Steps that run side by side ask a person one after the other."""
-    if asker is None:
-        return None
-    import asyncio
-
-    turn = asyncio.Lock()
-
-    async def ask(question: Question) -> str | None:
-        async with turn:
-            return await asker(question)
-
-    return ask
 
 
 async def run_flow(  # noqa: PLR0913 - the public door
@@ -238,7 +260,8 @@ async def run_flow(  # noqa: PLR0913 - the public door
     folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
     async with begin_flow(loaded, chosen, inputs or {}, wishes, given, workspace=folder, planner=planner) as session:
         result = await session.complete()
-        return flow_result(result, session.run)
+        assert isinstance(result, FlowResult)  # noqa: S101 - a run of a flow has a plan from its start
+        return result
 
 
 def flow_result(result: RunResult, run: Run) -> FlowResult:

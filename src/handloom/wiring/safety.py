@@ -77,6 +77,7 @@ def redactor_for(loaded: Loaded, workspace: Path, model: Model | None = None) ->
     llm = loaded.settings.llm
     sections = (llm, *llm.named.values())
     keys = [os.environ.get(section.api_key_env, "") for section in sections]
+    keys.append(os.environ.get(loaded.settings.email.password_env, ""))
     headers = [value for section in sections for name, value in section.headers.items() if "auth" in name.lower()]
     try:
         dotenv = (workspace / ".env").read_text(encoding="utf-8", errors="replace")[:100_000]

@@ -1,5 +1,6 @@
 """A run together with what works on it, an agent or a flow: begun, or opened again as it was left."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,8 @@ from handloom.events import QuestionAnswered
 from handloom.journal import Store
 from handloom.memory import Answer
 from handloom.policy import run_hooks
-from handloom.runs import Run, RunResult
+from handloom.runs import Asker, Run, RunResult
+from handloom.state import Question
 from handloom.wiring.agents import build_agent, takes_instructions
 from handloom.wiring.models import open_model
 from handloom.wiring.profiles import remember_mode
@@ -104,7 +106,7 @@ async def reopen(
     ConfigError, FlowError.
     """
     with store_of(loaded, given) as store:
-        run = await Run.reopen(run_id, store=store, asker=given.asker, readers=given.readers)
+        run = await Run.reopen(run_id, store=store, asker=one_at_a_time(given.asker), readers=given.readers)
         run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=given.model)
         try:
             merged = _merged(Wishes.of(run.state.settings), wishes)
@@ -188,6 +190,19 @@ async def _made(
         if given.model is None:
             remember_mode(loaded, model)
             await model.aclose()
+
+
+def one_at_a_time(asker: Asker | None) -> Asker | None:
+    """Steps that run side by side ask a person one after the other."""
+    if asker is None:
+        return None
+    turn = asyncio.Lock()
+
+    async def ask(question: Question) -> str | None:
+        async with turn:
+            return await asker(question)
+
+    return ask
 
 
 def _agent_model(loaded: Loaded, name: str) -> str:

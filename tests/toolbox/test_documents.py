@@ -1,0 +1,156 @@
+"""Documents: what a model reads of each kind, and what it is told of those that cannot be read."""
+
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import docx
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handloom.errors import ToolError
+from handloom.net import Guard
+from handloom.testing.site import Site, raw
+from handloom.testing.tools import FakeContext
+from handloom.toolbox import document
+from handloom.toolbox.documents import document_tool
+
+pytestmark = pytest.mark.anyio
+
+
+def pdf(*pages: str) -> bytes:
+    """A PDF with a line on each page, written by hand."""
+    count = len(pages)
+    kids = " ".join(f"{3 + 2 * place} 0 R" for place in range(count))
+    font = 3 + 2 * count
+    bodies = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {count} >>"]
+    for place, text in enumerate(pages):
+        stream = f"BT /F1 24 Tf 72 700 Td ({text}) Tj ET"
+        resources = f"<< /Font << /F1 {font} 0 R >> >>"
+        bodies.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {4 + 2 * place} 0 R /Resources {resources} >>"
+        )
+        bodies.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    bodies.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
+    out, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(bodies, 1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    end = f"trailer << /Size {len(bodies) + 1} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
+    return out + f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}{end}".encode()
+
+
+def word() -> bytes:
+    file, out = docx.Document(), io.BytesIO()
+    file.add_heading("季度报告", level=1)
+    file.add_paragraph("Sales grew by 12 %.")
+    table = file.add_table(rows=2, cols=2)
+    for row, cells in zip(table.rows, [("Region", "Sum"), ("北京", "1,200")], strict=True):
+        for cell, text in zip(row.cells, cells, strict=True):
+            cell.text = text
+    file.save(out)
+    return out.getvalue()
+
+
+def excel() -> bytes:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = "Prices"
+    for row in (["item", "price"], ["茶", 3.5], ["a|b", None]):
+        sheet.append(row)
+    book.create_sheet("Empty")
+    book.save(out)
+    return out.getvalue()
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"
+
+
+async def read(folder: Path, data: bytes, name: str, **more: object) -> str:
+    (folder / name).write_bytes(data)
+    async with FakeContext(folder) as context:
+        return (await document_tool().run({"path": name, **more}, context)).text
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "parts"),
+    [
+        (pdf("The first page", "and the second"), "a.pdf", ["[page 1 of 2]\nThe first page", "[page 2 of 2]\nand the second"]),
+        (word(), "a.docx", ["# 季度报告", "Sales grew by 12 %.", "| Region | Sum |\n|---|---|\n| 北京 | 1,200 |"]),
+        (excel(), "a.xlsx", ["[sheet Prices]\n| item | price |\n|---|---|\n| 茶 | 3.5 |\n| a\\|b |  |", "[sheet Empty]"]),
+        ("名,数\n茶,3\n".encode("gbk"), "a.csv", ["名,数\n茶,3"]),
+        ("<h1>标题</h1><p>words</p>".encode(), "a.html", ["# 标题", "words"]),
+        (b"plain words", "a.txt", ["plain words"]),
+        (pdf("by its bytes"), "a.txt", ["by its bytes"]),
+    ],
+)  # fmt: skip
+async def test_a_document_is_read_by_what_it_is(data: bytes, name: str, parts: list[str], tmp_path: Path):
+    text = await read(tmp_path, data, name)
+    assert all(part in text for part in parts), text
+    assert text.startswith("[untrusted ")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (PNG, "a PNG image, 640 x 480 pixels"),
+        (b"%PDF-1.4 broken", "the pdf of 15 bytes was not read"),
+        (b"PK\x03\x04 broken", "a broken ZIP file"),
+        (bytes(range(256)), "binary data"),
+    ],
+)
+async def test_what_has_no_text_says_what_it_is(data: bytes, words: str, tmp_path: Path):
+    with pytest.raises(ToolError, match=words):
+        await read(tmp_path, data, "x.bin")
+
+
+async def test_a_zip_that_unpacks_to_gigabytes_ends_its_reader_alone(tmp_path: Path):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        with archive.open("word/document.xml", "w", force_zip64=True) as entry:
+            for _ in range(150):
+                entry.write(b"<w>" * 1_000_000)
+    with pytest.raises(ToolError, match="was not read"):
+        await read(tmp_path, out.getvalue(), "bomb.docx")
+
+
+async def test_a_long_document_is_read_in_pieces_and_for_a_goal(tmp_path: Path):
+    text = await read(tmp_path, b"word " * 5_000, "long.txt", start=20_000)
+    assert "more characters" not in text
+    with pytest.raises(ToolError, match="no model to look for a goal"):
+        await read(tmp_path, b"word", "long.txt", goal="x")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("../x.pdf", "outside"), ("none.pdf", "there is no"), (".", "is a folder")]
+)
+async def test_a_path_that_is_no_file_of_the_workspace_is_refused(path: str, words: str, tmp_path: Path):
+    async with FakeContext(tmp_path) as context:
+        with pytest.raises(ToolError, match=words):
+            await document_tool().run({"path": path}, context)
+        with pytest.raises(ToolError, match="either path or url"):
+            await document_tool().run({}, context)
+
+
+async def test_a_document_of_the_web_is_read_under_the_guard(tmp_path: Path):
+    with Site({"/a": raw(pdf("from afar"), "application/octet-stream")}) as site:
+        async with FakeContext(tmp_path) as context:
+            result = await document_tool(Guard(private=(site.host,))).run({"url": f"{site.url}/a"}, context)
+            assert "from afar" in result.text
+            with pytest.raises(ToolError, match="not a public address"):
+                await document_tool().run({"url": f"{site.url}/a"}, context)
+
+
+@given(st.binary(max_size=300), st.sampled_from(["", "text/html", "image/png"]))
+def test_any_bytes_have_a_kind_and_those_of_text_a_text(data: bytes, type: str):
+    kind = document.kind_of(data, type)
+    assert kind
+    assert isinstance(document.decoded(data, "utf-8"), str)
+    size = document.image_size(data)
+    assert size is None or len(size) == 2
