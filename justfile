@@ -36,6 +36,7 @@ bench: sync
     {{run}} python bench/journal.py
     {{run}} python bench/overhead.py
     {{run}} python bench/python_call.py
+    {{run}} python bench/flow.py --rounds 3
     {{run}} python bench/sandbox.py
     {{run}} python bench/soak.py --calls 300
     {{run}} python bench/injections.py

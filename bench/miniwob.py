@@ -14,7 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests" / "browser")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 from miniwob_pages import BEGIN, Episode, pages
 from oracles import ORACLES
 from table import show
@@ -77,11 +78,15 @@ async def by_model(names: list[str], seeds: list[int], spec: str, keep: Path) ->
                 goal = (await Episode.begin(session, name, seed)).goal
             with Site({"*": served, "/ended": raw(b"", "text/plain")}) as site:
                 url = f"{site.url}/miniwob/{name}.html?seed={seed}"
-                own = loaded.settings.model_copy(update={"net": loaded.settings.net.model_copy(update={"private": (site.host,)})})
+                own = loaded.settings.model_copy(
+                    update={"net": loaded.settings.net.model_copy(update={"private": (site.host,)})}
+                )
                 agent = wiring.build_agent(replace(loaded, settings=own), "browser", model, keep)
                 tools = tuple(tool for tool in agent.tools if getattr(tool, "name", "") in ("browser_use", "terminate"))
                 task = f"Open {url} in the browser, then do this there: {goal}"
-                result = await wiring.run(task, agent=replace(agent, tools=tools), workspace=keep, limits=LIMITS, store=store)
+                result = await wiring.run(
+                    task, agent=replace(agent, tools=tools), workspace=keep, limits=LIMITS, store=store
+                )
                 rewards = [float(asked.query["reward"]) for asked in site.asked if asked.path == "/ended"]
             rows.append(
                 {

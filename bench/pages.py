@@ -10,6 +10,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -42,7 +43,9 @@ def rows(count: int, columns: int) -> str:
 def form(count: int) -> str:
     fields = "".join(f"<p><label>Field {n} <input name=f{n}></label>" for n in range(count))
     options = "".join(f"<option>Country {n}" for n in range(200))
-    return f"<form>{fields}<p><select name=c>{options}</select> <input type=checkbox> I agree <button>Send</button></form>"
+    return (
+        f"<form>{fields}<p><select name=c>{options}</select> <input type=checkbox> I agree <button>Send</button></form>"
+    )
 
 
 APP = """<div id=app></div><script>
@@ -88,7 +91,12 @@ async def measured(session: BrowserSession, site: Site) -> None:
         sizes.append(int(tokens.count(state.text)))
         times.append(statistics.median(took))
         lines.append({"page": name, "tokens": sizes[-1], "characters": len(state.text), "ms": round(times[-1])})
-    middle = {"page": "median", "tokens": int(statistics.median(sizes)), "characters": "", "ms": round(statistics.median(times))}
+    middle = {
+        "page": "median",
+        "tokens": int(statistics.median(sizes)),
+        "characters": "",
+        "ms": round(statistics.median(times)),
+    }
     show("What the browser's states cost", [*lines, middle])
     assert statistics.median(sizes) <= MEDIAN, sizes
     assert max(sizes) <= MOST, sizes
@@ -108,15 +116,15 @@ async def soaked(session: BrowserSession, site: Site, count: int) -> None:
     assert seen[-1][1] <= 1.5 * seen[1][1], seen
 
 
-async def main(soak: int) -> None:
+async def main(folder: Path, soak: int) -> None:
     pages = {f"/{place}": answer for place, answer in enumerate(PAGES.values())}
-    with Site(pages | {"/form": page(form(6)), "*": page("<p>elsewhere</p>")}) as site, tempfile.TemporaryDirectory() as folder:
-        port = site.host.rpartition(":")[2]
+    with Site(pages | {"/form": page(form(6)), "*": page("<p>elsewhere</p>")}) as site:
+        port = site.host.rpartition(":")[2].encode()
         for path, answer in site.pages.items():
             if not callable(answer):
-                site.pages[path] = type(answer)(body=answer.body.replace(b"PORT", port.encode()), headers=answer.headers)
+                site.pages[path] = replace(answer, body=answer.body.replace(b"PORT", port))
         begun = time.perf_counter()
-        async with browsing(Path(folder).resolve(), guard=Guard(private=(site.host, "localhost"))) as session:
+        async with browsing(folder, guard=Guard(private=(site.host, "localhost"))) as session:
             print(f"started in {time.perf_counter() - begun:.1f} s")
             await measured(session, site)
             if soak:
@@ -126,4 +134,6 @@ async def main(soak: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--soak", type=int, default=0)
-    asyncio.run(main(parser.parse_args().soak))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        asyncio.run(main(Path(made).resolve(), options.soak))

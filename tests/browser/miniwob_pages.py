@@ -74,5 +74,12 @@ class Episode:
     async def click(self, pattern: str, which: int = 0) -> None:
         await actions.click(self.session, await self.number(pattern, which))
 
-    async def write(self, text: str, pattern: str = r"(?:textbox|textarea|password|date|time|number|search|editor)", which: int = 0, *, slowly: bool = False) -> None:
+    async def write(
+        self,
+        text: str,
+        pattern: str = r"(?:textbox|textarea|password|date|time|number|search|editor)",
+        which: int = 0,
+        *,
+        slowly: bool = False,
+    ) -> None:
         await actions.input_text(self.session, await self.number(pattern, which), text, slowly=slowly)

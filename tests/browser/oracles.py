@@ -5,8 +5,9 @@ import colorsys
 import re
 from collections.abc import Awaitable, Callable
 
-from handloom.browser import actions
 from miniwob_pages import Episode
+
+from handloom.browser import actions
 
 Oracle = Callable[[Episode], Awaitable[None]]
 ORACLES: dict[str, Oracle] = {}
@@ -68,7 +69,20 @@ async def ticket(e: Episode) -> None:
 @oracle("choose-date", "choose-date-easy", "choose-date-medium", "choose-date-nodelay")
 async def date(e: Episode) -> None:
     month, day, year = map(int, re.findall(r"\d+", e.goal)[:3])
-    names = "January February March April May June July August September October November December".split()
+    names = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ]
     await e.click("textbox")
     for _ in range(20):
         shown = re.search(rf"({'|'.join(names)}) (\d{{4}})", await e.text())
@@ -342,7 +356,13 @@ async def generate(e: Episode) -> None:
         await e.click('button "Generate"')
         shown = re.search(r"^(\d+)$", await e.text(), re.MULTILINE)
         value = int(shown[1]) if shown else -1
-        fits = value % 2 == (found[3] == "odd") if found[3] else value < int(found[2]) if found[1] == "less" else value > int(found[2])
+        fits = (
+            value % 2 == (found[3] == "odd")
+            if found[3]
+            else value < int(found[2])
+            if found[1] == "less"
+            else value > int(found[2])
+        )
         if shown and fits:
             break
     await submit(e)
@@ -558,5 +578,3 @@ async def drag_all(e: Episode) -> None:
     for number in re.findall(rf"\[(\d+)\]{kind} (?!#shape)", await e.text()):
         await actions.drag(e.session, int(number), to_index=box)
     await submit(e)
-
-

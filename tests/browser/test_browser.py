@@ -64,7 +64,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk
     """One browser for the module: starting it takes longer than all it does here."""
     folder = tmp_path_factory.mktemp("workspace").resolve()
     with Site({}) as site:
-        guard = Guard(private=(site.host,))
+        guard = Guard(private=(site.host, "localhost"))
         async with browsing(folder, BrowserSettings(timeout=6.0), guard) as session:
             yield Desk(session, site)
 
@@ -119,8 +119,6 @@ async def test_numbers_stay_with_their_elements_and_are_never_given_again(desk: 
 async def test_frames_of_other_origins_and_shadow_roots_are_seen_and_used(desk: Desk):
     with Site({"/": page("<button onclick='this.textContent=`done`'>inside</button>")}) as other:
         inner = f"<iframe src='http://localhost:{other.host.rpartition(':')[2]}/'></iframe>"
-        desk.session.guard = Guard(private=(desk.site.host, "localhost"))
-        desk.session._proxy._guard = desk.session.guard
         text = await desk.open(
             f"<p>before</p>{inner}<div id=host></div><script>host.attachShadow({{mode:'open'}}).innerHTML="
             "'<button onclick=\"this.textContent=`pressed`\">shadow</button>'</script>"
@@ -171,7 +169,7 @@ async def test_forms_are_filled_and_sent(desk: Desk):
         await actions.select_option(desk.session, desk.number("select"), ["XL"])
     with pytest.raises(ToolError, match="use select_option"):
         await actions.click(desk.session, desk.number("select"))
-    with pytest.raises(ToolError, match="no file ../x"):
+    with pytest.raises(ToolError, match=r"no file \.\./x"):
         await actions.upload_file(desk.session, desk.number("file"), "../x")
     (desk.session.workspace / "a.txt").write_text("hello")
     await actions.upload_file(desk.session, desk.number("file"), "a.txt")
@@ -187,7 +185,7 @@ async def test_w11_what_is_covered_gone_or_hidden_says_so(desk: Desk):
         "<button onclick='document.title=`hit`'>Under</button><div style='position:fixed;inset:0;background:#fff8'>"
         "<button onclick='this.parentNode.remove()'>Close me</button></div><button style='visibility:hidden' id=h>Hid</button>"
     )
-    with pytest.raises(ToolError, match="is covered by .*close that, or scroll"):
+    with pytest.raises(ToolError, match=r"is covered by .*close that, or scroll"):
         await actions.click(desk.session, desk.number('button "Under"'))
     await desk.click('button "Close me"')
     await desk.click('button "Under"')
@@ -212,7 +210,9 @@ async def test_the_mouse_hovers_drags_and_keys_are_pressed(desk: Desk):
 
 
 async def test_words_are_found_and_waited_for(desk: Desk):
-    await desk.open("<div style='height:5000px'>top</div><p>the answer is 42</p><script>setTimeout(()=>{document.body.append('late')},300)</script>")
+    await desk.open(
+        "<div style='height:5000px'>top</div><p>the answer is 42</p><script>setTimeout(()=>{document.body.append('late')},300)</script>"
+    )
     assert "is there" in await actions.wait(desk.session, 5, "late")
     assert "the answer is 42" in await actions.find_text(desk.session, "ANSWER is")
     assert "the answer is 42" in await desk.look()
@@ -266,12 +266,13 @@ async def test_addresses_that_may_not_be_opened_are_refused(url: str, words: str
 
 async def test_a_redirect_an_image_and_a_script_cannot_reach_what_the_guard_refuses(desk: Desk):
     with Site({"*": page("<p>the secret of the house</p>")}) as inner:
-        with pytest.raises(ToolError):
-            await desk.open(redirect(f"{inner.url}/metadata"))
-            assert "secret" not in desk.state.text
-            raise ToolError("refused as a page")
-        assert "not a public address" in " ".join((await desk.session.state()).notes) or inner.asked == []
-        await desk.open(f"<p>here</p><img src='{inner.url}/i'><script>fetch('{inner.url}/f',{{mode:'no-cors'}})</script>")
+        text = await desk.open(redirect(f"{inner.url}/metadata"))
+        assert "which is not a public address" in text
+        assert any("refused: 127.0.0.1 is at 127.0.0.1" in note for note in desk.state.notes)
+        assert inner.asked == []
+        await desk.open(
+            f"<p>here</p><img src='{inner.url}/i'><script>fetch('{inner.url}/f',{{mode:'no-cors'}})</script>"
+        )
         await actions.wait(desk.session, 0.5)
         assert inner.asked == []
         await desk.look()
@@ -294,7 +295,9 @@ async def test_files_open_in_the_workspace_alone(desk: Desk, tmp_path: Path):
 
 
 async def test_w10_dialogs_are_answered_and_told(desk: Desk):
-    await desk.open("<button onclick='document.title=String(confirm(`sure?`))'>ask</button><script>alert('hello')</script>")
+    await desk.open(
+        "<button onclick='document.title=String(confirm(`sure?`))'>ask</button><script>alert('hello')</script>"
+    )
     assert "the page showed a dialog (alert), which was accepted: hello" in desk.state.notes
     await desk.click('button "ask"')
     assert "the page showed a dialog (confirm), which was dismissed: sure?" in desk.state.notes
@@ -331,7 +334,14 @@ async def test_w10_a_pdf_is_handed_to_the_reader(desk: Desk):
     await desk.click('link "the paper"')
     await actions.wait(desk.session, 0.3)
     notes = [*desk.state.notes, *(await desk.session.state()).notes]
-    assert any("is a PDF" in note and "read_document" in note for note in notes) or "downloads/" in " ".join(notes)
+    assert any("is a PDF" in note and "fetch(url)" in note for note in notes) or "downloads/" in " ".join(notes)
+
+
+async def looped(session: BrowserSession, number: int) -> None:
+    """Start the endless script, and look until the session has given the tab up."""
+    await actions.click(session, number)
+    for _ in range(3):
+        await session.state()
 
 
 async def test_w10_a_script_without_end_costs_its_tab_alone(tmp_path: Path):
@@ -341,15 +351,8 @@ async def test_w10_a_script_without_end_costs_its_tab_alone(tmp_path: Path):
             state = await session.state()
             number = int(re.findall(r"\[(\d+)\]button", state.text)[0])
             with pytest.raises(ToolError, match=r"hangs, and its tab was closed|did not do it within"):
-                await actions.click(session, number)
-                await session.state()
-            with_retry = 0
-            while with_retry < 3:
-                try:
-                    await actions.navigate(session, site.url)
-                    break
-                except ToolError:
-                    with_retry += 1
+                await looped(session, number)
+            await actions.navigate(session, site.url)
             assert (await session.state()).text == "calm"
 
 
@@ -357,9 +360,13 @@ async def test_w10_a_crashed_tab_is_replaced(desk: Desk):
     await desk.open("<p>fine</p>")
     with pytest.raises(Exception, match=r"crash|closed|ERR"):
         await desk.session.page.goto("chrome://crash", timeout=3_000)
-    await asyncio.sleep(0.2)
+    told = ""
+    try:
+        await desk.look()
+    except ToolError as error:  # when the look came before the news
+        told = str(error)
     assert await desk.open("<p>again</p>", "/again") == "again"
-    assert any("the tab crashed" in note for note in desk.state.notes)
+    assert any("the tab crashed" in said for said in (told, *desk.state.notes))
 
 
 def offspring() -> list[psutil.Process]:
@@ -439,6 +446,8 @@ def test_kill_9_leaves_no_browser_behind(tmp_path: Path):
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     ends = time.monotonic() + 20
-    while time.monotonic() < ends and any(each.is_running() and each.status() != "zombie" for each in family if psutil.pid_exists(each.pid)):
+    while time.monotonic() < ends and any(
+        each.is_running() and each.status() != "zombie" for each in family if psutil.pid_exists(each.pid)
+    ):
         time.sleep(0.1)
     assert not [each for each in family if psutil.pid_exists(each.pid) and each.status() != "zombie"]

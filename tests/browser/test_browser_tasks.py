@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(home: Path, folder: Path, site: Site, task: str, turns: int = 14) -> str:
     """The answer of one run of the general agent, which may reach the site."""
-    settings = f'''
+    settings = f"""
 [agents.manus]
 tools = {TOOLS}
 
@@ -41,11 +41,25 @@ private = ["{site.host}"]
 [search]
 engines = ["searxng"]
 searxng_url = "{site.url}"
-'''
+"""
     (home / "config.toml").write_text(settings, encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HANDLOOM_HOME": str(home)}
-    command = [sys.executable, "-m", "handloom", "run", task, "--json", "--yes", "--max-turns", str(turns), "--timeout", "5m"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=360)
+    command = [
+        sys.executable,
+        "-m",
+        "handloom",
+        "run",
+        task,
+        "--json",
+        "--yes",
+        "--max-turns",
+        str(turns),
+        "--timeout",
+        "5m",
+    ]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=360
+    )
     ended = [json.loads(line) for line in done.stdout.splitlines() if '"run.ended"' in line]
     return ended[-1].get("answer", "") if ended else done.stderr[-500:]
 
@@ -64,7 +78,12 @@ SHOP: dict[str, Answer] = {
 def test_an_answer_three_clicks_deep_is_found(home: Path, tmp_path: Path):
     for _ in range(TRIES):
         with Site(SHOP) as site:
-            answer = ran(home, tmp_path, site, f"Open {site.url} in the browser. In the catalogue, find the floor loom called Bertha. How many kilograms does it weigh?")
+            answer = ran(
+                home,
+                tmp_path,
+                site,
+                f"Open {site.url} in the browser. In the catalogue, find the floor loom called Bertha. How many kilograms does it weigh?",
+            )
         if "83" in answer:
             break
     assert "83" in answer
@@ -74,8 +93,15 @@ def test_an_answer_three_clicks_deep_is_found(home: Path, tmp_path: Path):
 def test_a_form_is_filled_and_sent(home: Path, tmp_path: Path):
     form = "<form action=/sent method=post><label>Name <input name=name></label><label>City <input name=city></label><button>Send</button></form>"
     for _ in range(TRIES):
-        with Site({"/": page(form, "Order"), "/sent": page("<p>Thank you, your order number is 7731.</p>", "Sent")}) as site:
-            ran(home, tmp_path, site, f"Open {site.url} in the browser, fill in the form with name Mia and city Oslo, and send it.")
+        with Site(
+            {"/": page(form, "Order"), "/sent": page("<p>Thank you, your order number is 7731.</p>", "Sent")}
+        ) as site:
+            ran(
+                home,
+                tmp_path,
+                site,
+                f"Open {site.url} in the browser, fill in the form with name Mia and city Oslo, and send it.",
+            )
         sent = [dict(asked.form) for asked in site.asked if asked.method == "POST"]
         if {"name": "Mia", "city": "Oslo"} in sent:
             break
@@ -89,7 +115,12 @@ def test_a_search_leads_to_the_page_with_the_answer(home: Path, tmp_path: Path):
                 ("The loom Bertha", f"{site.url}/floor/bertha", "All about the floor loom Bertha"),
                 ("About us", f"{site.url}/about", "The history of the loom shop"),
             ])  # fmt: skip
-            answer = ran(home, tmp_path, site, "Search the web for the loom Bertha, open the page that you find, and tell its weight in kilograms.")
+            answer = ran(
+                home,
+                tmp_path,
+                site,
+                "Search the web for the loom Bertha, open the page that you find, and tell its weight in kilograms.",
+            )
         if "83" in answer and "/floor/bertha" in site.paths:
             break
     assert "83" in answer

@@ -259,7 +259,7 @@ def test_the_page_of_settings_names_each_one_with_its_default_and_no_other(
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", page[heading], re.MULTILINE)
     below = {heading.strip("[]").split(".")[0] for heading, _ in tables()}
     expected = {
-        name: default(field)
+        field.alias or name: default(field)
         for name, field in section.model_fields.items()
         if section is not config.Settings or name not in below
     }

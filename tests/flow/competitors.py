@@ -8,7 +8,11 @@ from handloom.testing.mail import MailServer
 from handloom.testing.site import Site, page
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "competitor-report.yaml"
-PRODUCTS = {"Webstuhl": (49, "two shafts, wooden"), "Jacquard": (899, "punched cards, automatic"), "织机": (120, "foldable, light")}
+PRODUCTS = {
+    "Webstuhl": (49, "two shafts, wooden"),
+    "Jacquard": (899, "punched cards, automatic"),
+    "织机": (120, "foldable, light"),
+}
 RECEIVER = "boss@example.org"
 
 

@@ -209,3 +209,56 @@ def test_the_events_of_a_flow_end_with_its_end(home: Path) -> None:
     last = decode(ran.stdout.splitlines()[-1])
     assert isinstance(last, RunEnded)
     assert last.answer == "hi"
+
+
+async def test_plan_steps_and_replanning_have_the_planner_of_the_settings(home: Path) -> None:
+    from handloom.llm.model import Request
+
+    def answer(request: Request) -> str:
+        words = request.messages[0].text
+        if "has failed: exit code 3" in words:
+            return json.dumps({"steps": [{"name": "b", "prompt": "Say it in words.", "needs": ["a"], "tools": []}]})
+        if words.startswith("Goal: greet 小明"):
+            assert '{"who": "小明"}' in words
+            return json.dumps({"steps": [{"name": "hi", "prompt": "Hello {{ inputs.who }}", "needs": [], "tools": []}]})
+        return f"[{words.splitlines()[0]}]"
+
+    flow = Flow.parse(
+        "steps:\n  a: {plan: greet 小明, with: {who: 小明}}\n  b: {run: exit 3, needs: [a], on_error: replan}\n"
+        "outputs: {a: '{{ steps.a.output }}', b: '{{ steps.b.output }}'}"
+    )
+    model = ScriptedModel([answer] * 4)
+    result = await handloom.run_flow(flow, model=model, store=MemoryStore(), workspace=home)
+    assert result.value == {"a": "[Hello 小明]", "b": "[Say it in words.]"}
+    assert result.report.success_rate == 1.0
+
+
+async def test_a_flow_is_resumed_from_a_step_in_python(home: Path) -> None:
+    store = MemoryStore()
+    flow = Flow.parse(
+        "inputs: {n: {type: integer, default: 1}}\nsteps:\n  a: {run: 'echo $input_n'}\n  b: {run: 'echo b', needs: [a]}\noutputs: {a: '{{ steps.a.output }}'}"
+    )
+    first = await handloom.run_flow(flow, store=store, workspace=home)
+    again = await handloom.resume(first.run, store=store, again=("a",), inputs={"n": 7})
+    assert (first.value, again.value) == ("1", "7")
+    with pytest.raises(FlowError, match="there is no step 'c'"):
+        await handloom.resume(first.run, store=store, again=("c",))
+
+
+async def test_a_resumed_flow_asks_one_question_at_a_time(home: Path) -> None:
+    import asyncio
+
+    store, asking = MemoryStore(), [0, 0]
+
+    async def asker(question: Question) -> str:
+        asking[0] += 1
+        asking[1] = max(asking)
+        await asyncio.sleep(0.01)
+        asking[0] -= 1
+        return "yes"
+
+    flow = Flow.of({name: Step(run="true", approval={"message": f"{name}?"}) for name in "abc"})  # pyright: ignore[reportArgumentType]
+    first = await handloom.run_flow(flow, store=store, workspace=home)
+    assert first.cause == "question"
+    again = await handloom.resume(first.run, store=store, asker=asker)
+    assert (again.status, asking[1]) == ("success", 1)

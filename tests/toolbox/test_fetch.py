@@ -1,5 +1,6 @@
 """Fetching: what the guard refuses, what the web does to a reader, and what the model reads of it. Rows W1 to W9 of the list of faults."""
 
+import asyncio
 import gzip
 import socket
 import ssl
@@ -189,9 +190,8 @@ async def test_w4_other_schemes_and_broken_addresses_are_refused_with_words(url:
 def test_w4_reading_an_address_gives_a_place_or_a_refusal(url: str):
     try:
         place = read_url(url)
-    except ToolError as error:
-        assert str(error)
-        return
+    except ToolError:
+        return  # any other exception would fail the test
     assert place.scheme in ("http", "https")
     assert 0 < place.port < 65_536
     assert place.target.startswith("/")
@@ -248,7 +248,7 @@ async def test_w5_a_silent_server_ends_at_the_idle_limit(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("body", "type"),
+    ("body", "said"),
     [
         ("中文网页".encode("gb18030"), "text/plain; charset=gb2312"),
         ("<html><meta charset=gbk><body><p>中文网页</p>".encode("gbk"), "text/html"),
@@ -258,8 +258,8 @@ async def test_w5_a_silent_server_ends_at_the_idle_limit(tmp_path: Path):
         ("<p>中文网页</p>".encode(), "text/html"),
     ],
 )
-async def test_w6_text_is_read_whatever_is_said_of_its_charset(body: bytes, type: str, tmp_path: Path):
-    with Site({"/": raw(body, type)}) as site:
+async def test_w6_text_is_read_whatever_is_said_of_its_charset(body: bytes, said: str, tmp_path: Path):
+    with Site({"/": raw(body, said)}) as site:
         assert "中文网页" in (await fetched(tmp_path, site.url, guard(site))).text
 
 
@@ -340,7 +340,7 @@ async def test_w7_an_unknown_name_and_a_closed_port_are_told(tmp_path: Path):
 async def test_w7_a_certificate_that_is_not_valid_is_never_accepted(tmp_path: Path):
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
-    subprocess.run(make.split(), check=True, capture_output=True)
+    await asyncio.to_thread(subprocess.run, make.split(), check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -18,7 +18,12 @@ from handloom.toolbox.planning import MARKS, board_of, planning
 
 pytestmark = pytest.mark.anyio
 
-CREATE = {"command": "create", "plan_id": "trip", "title": "去京都", "steps": ["Book", "Pack (needs 1)", "Go (needs 1, 2)"]}
+CREATE = {
+    "command": "create",
+    "plan_id": "trip",
+    "title": "去京都",
+    "steps": ["Book", "Pack (needs 1)", "Go (needs 1, 2)"],
+}
 SHOWN = "Plan trip: 去京都 (0 of 3 steps done)\n[ ] 1. Book\n[ ] 2. Pack (needs 1)\n[ ] 3. Go (needs 1, 2)"
 
 
@@ -55,14 +60,17 @@ async def test_one_plan_is_active_at_a_time(tmp_path: Path) -> None:
     assert (await call(tmp_path, CREATE, other, back, {"command": "get"})) == SHOWN
     gone = {"command": "delete", "plan_id": "trip"}
     assert await call(tmp_path, CREATE, other, back, gone) == "The plan trip is deleted."
-    with pytest.raises(ToolError, match="give a `plan_id`|no plan"):
+    with pytest.raises(ToolError, match=r"give a `plan_id`|no plan"):
         await call(tmp_path, CREATE, other, back, gone, {"command": "get"})
 
 
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        ("1. Look\n2) Think (needs 1)\n\n- Write (after 1 and 2)", [("Look", []), ("Think", ["1"]), ("Write", ["1", "2"])]),
+        (
+            "1. Look\n2) Think (needs 1)\n\n- Write (after 1 and 2)",
+            [("Look", []), ("Think", ["1"]), ("Write", ["1", "2"])],
+        ),
         ("• 查资料\n• 写报告 (需要 1)", [("查资料", []), ("写报告", ["1"])]),
         ('["Look", "Think"]', [("Look", []), ("Think", [])]),
         ("Step 1: Look\nStep 2: [ ] Think (needs step 1)", [("Look", []), ("Think", ["1"])]),

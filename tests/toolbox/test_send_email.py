@@ -25,7 +25,12 @@ async def test_a_message_arrives_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"\x00\xff" * 500)
     with Post() as post:
         said = await send(
-            post, tmp_path, to="a@example.org, b@example.org", subject="报告 ready", body=".dot\n你好", attach=["报告.md", "data.bin"]
+            post,
+            tmp_path,
+            to="a@example.org, b@example.org",
+            subject="报告 ready",
+            body=".dot\n你好",
+            attach=["报告.md", "data.bin"],
         )
     assert said == "sent to a@example.org, b@example.org with 报告.md, data.bin"
     (received,) = post.received

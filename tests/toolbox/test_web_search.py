@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from handloom.errors import ToolError
+from handloom.config.sections import SearchSettings
+from handloom.errors import ConfigError, ToolError
 from handloom.net import Guard
 from handloom.testing.site import Answer, Page, Site, page, raw, search_page
 from handloom.testing.tools import FakeContext
 from handloom.toolbox.engines import Ddgs, Engine, Hit, Query, searxng
 from handloom.toolbox.web_search import COOL_DOWN, Search, search_tool
+from handloom.wiring.web import engine_for
 
 pytestmark = pytest.mark.anyio
 
@@ -137,3 +139,24 @@ def test_the_local_search_server_speaks_searxng_s_form():
 
     body = json.loads(answer(Asked(method="GET", path="/search", query={"q": "Woven things"})).body)
     assert [hit["url"] for hit in body["results"]] == ["https://looms.example/"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("searxng", "set search.searxng_url"),
+        ("brave", "set its key in NO_SUCH_KEY"),
+        ("bing", "there are: searxng, brave"),
+    ],
+)
+def test_an_engine_that_cannot_be_asked_says_what_to_set(name: str, words: str):
+    settings = SearchSettings(brave_key_env="NO_SUCH_KEY")
+    with pytest.raises(ConfigError, match=words):
+        engine_for(name, settings, Guard())
+
+
+def test_engines_are_made_of_the_settings_in_their_order(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("A_KEY", "x")
+    settings = SearchSettings(searxng_url="http://localhost:1", tavily_key_env="A_KEY")
+    made = [engine_for(name, settings, Guard()).name for name in ("tavily", "searxng", "ddgs:mojeek")]
+    assert made == ["tavily", "searxng", "ddgs:mojeek"]

@@ -25,7 +25,11 @@ from handloom.views.underway import MOST_ROWS, Underway
 
 PLAN = {
     "name": "两步",
-    "steps": {"a": {"prompt": "Look\nhere"}, "b": {"run": "true", "needs": ["a"]}, "c": {"tool": "t", "for_each": [1, 2]}},
+    "steps": {
+        "a": {"prompt": "Look\nhere"},
+        "b": {"run": "true", "needs": ["a"]},
+        "c": {"tool": "t", "for_each": [1, 2]},
+    },
 }
 CALL = ToolCall(id="c1", name="python_execute", arguments={"code": "1"})
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +21,13 @@ QUALITY = 60
 MOST_HEIGHT = 6_000
 STEPS = 12  # of a drag, since pages follow the way of the mouse
 _KEY = re.compile(r"[A-Za-z0-9]+|.")
-FORMS = {"date": "YYYY-MM-DD", "time": "HH:MM", "month": "YYYY-MM", "week": "YYYY-Www", "datetime-local": "YYYY-MM-DDTHH:MM"}
+FORMS = {
+    "date": "YYYY-MM-DD",
+    "time": "HH:MM",
+    "month": "YYYY-MM",
+    "week": "YYYY-Www",
+    "datetime-local": "YYYY-MM-DDTHH:MM",
+}
 PLAIN = ("text", "search", "email", "url", "tel", "number", "password", "date", "time", "month", "week", "datetime-local", "color", "range", "textarea", "")  # fmt: skip
 
 
@@ -270,10 +277,9 @@ async def find_text(session: BrowserSession, words: str) -> str:
         if await place.count():
             await place.scroll_into_view_if_needed(timeout=2_000)
 
-    try:
+    # It may stand in a field's value, or in something hidden: the lines are told all the same.
+    with contextlib.suppress(ToolError):
         await session.act(work)
-    except ToolError:
-        pass  # it stands in a field's value, or in something hidden: the lines are told all the same
     more = f"\n({len(found) - 8} more)" if len(found) > 8 else ""
     return f"{words!r} is in {len(found)} lines:\n" + "\n".join(line[:300] for line in found[:8]) + more
 
@@ -287,7 +293,7 @@ async def wait(session: BrowserSession, seconds: float = 1.0, words: str = "") -
         return f"waited {seconds:g} s"
     try:
         async with asyncio.timeout(max(seconds, 1.0)):
-            while not any(words.lower() in line.lower() for line in await session.text()):
+            while not any(words.lower() in line.lower() for line in await session.text()):  # noqa: ASYNC110 - nobody tells when a page changes
                 await asyncio.sleep(0.1)
     except TimeoutError:
         raise ToolError(f"{words!r} did not appear within {seconds:g} s") from None

@@ -1,5 +1,6 @@
 """Pointing: from a number of the page to its element, and to a spot of it that a mouse would really hit."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,10 +88,9 @@ async def spot(aim: Target) -> tuple[float, float]:
     """Where to point the mouse, in the whole page's viewport. Raises: ToolError when the element cannot be hit, with what is in the way."""
     from playwright.async_api import Error
 
-    try:
+    # What is always moving never counts as settled; the next look tells where it is.
+    with contextlib.suppress(Error):
         await aim.handle.scroll_into_view_if_needed(timeout=2_000)
-    except Error:
-        pass  # what is always moving never counts as settled; the next look tells where it is
     found: dict[str, Any] = await aim.handle.evaluate(SPOT)
     if found.get("gone"):
         raise ToolError(f"{aim} was taken off the page; look at the newest page")

@@ -2,41 +2,26 @@
 
 import asyncio
 import contextlib
-import logging
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from handloom.browser import snapshot
-from handloom.browser.settings import BrowserSettings, missing, program
+from handloom.browser.running import Running, brief
+from handloom.browser.settings import BrowserSettings, missing
 from handloom.browser.snapshot import PageState, Tab
 from handloom.browser.watching import MOST_TABS, Watch
 from handloom.errors import ToolError
 from handloom.net import Guard
-from handloom.net.proxy import GuardedProxy
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, Page, Playwright, Route
+    from playwright.async_api import Page, Route
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CLOSING = 5.0  # seconds for each part that is closed
+CLOSING = 5.0  # seconds for a tab that is given up
 SETTLED = 0.03  # seconds in which a click has begun to load what it leads to
-OPTIONS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    # Nothing goes past the proxy: not this machine's own addresses, and no call between browsers.
-    "--proxy-bypass-list=<-loopback>",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-)
 
 
 class BrowserSession:
@@ -49,10 +34,7 @@ class BrowserSession:
         self.watch = Watch(workspace)
         self.next = 1
         self._current: Page | None = None
-        self._playwright: Playwright | None = None
-        self._browser: Browser | None = None
-        self._context: BrowserContext | None = None
-        self._proxy: GuardedProxy | None = None
+        self._running: Running | None = None
         self._last_url = ""
         self._files_checked = False
         self._lock = asyncio.Lock()
@@ -80,7 +62,7 @@ class BrowserSession:
 
     @property
     def pages(self) -> "list[Page]":
-        return self._context.pages if self._context else []
+        return self._running.context.pages if self._running else []
 
     @property
     def address(self) -> str:
@@ -89,9 +71,10 @@ class BrowserSession:
 
     # Acting
 
-    async def act(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something; a browser that died is brought back, a tab that hangs is given up. Raises: ToolError."""
-        from playwright.async_api import Error, TimeoutError as SlowError
+    async def act(self, work: Callable[[], Awaitable[T]], *, looks: bool = False) -> T:
+        """Do something, or just look; a browser that died is brought back, a tab that hangs is given up. Raises: ToolError."""
+        from playwright.async_api import Error
+        from playwright.async_api import TimeoutError as SlowError
 
         async with self._lock:
             await self._alive()
@@ -100,7 +83,8 @@ class BrowserSession:
             try:
                 async with asyncio.timeout(self.settings.timeout + 2):
                     done = await work()
-                    await self._settled()
+                    if not looks:
+                        await self._settled()
                     return done
             except SlowError as error:
                 raise ToolError(f"the page did not do it within {self.settings.timeout:g} s: {brief(error)}") from None
@@ -110,7 +94,7 @@ class BrowserSession:
             except Error as error:
                 if "Page crashed" in str(error):
                     raise ToolError(f"the tab crashed at {await self._give_up()} and an empty one is open") from None
-                if not self._dead():
+                if self._running is None or not self._running.is_dead:
                     raise ToolError(brief(error)) from None
                 await self._alive()
                 raise ToolError(
@@ -119,7 +103,7 @@ class BrowserSession:
 
     async def state(self) -> PageState:
         """How the browser looks now."""
-        return await self.act(self._state)
+        return await self.act(self._state, looks=True)
 
     async def text(self) -> tuple[str, ...]:
         """All lines of the page, also those out of view."""
@@ -129,21 +113,20 @@ class BrowserSession:
             self.next = walked.next
             return tuple(walked.lines)
 
-        return await self.act(work)
+        return await self.act(work, looks=True)
 
     async def _state(self) -> PageState:
         from playwright.async_api import Error
 
         await self._adopted()
-        for attempt in (1, 2, 3):
-            try:
-                walked = await snapshot.lines_of(self.page, self.next)
-                break
-            except Error as error:
-                # The page went elsewhere while it was read.
-                if attempt == 3 or "context was destroyed" not in str(error) and "navigating" not in str(error):
-                    raise
-                await self.page.wait_for_load_state("domcontentloaded")
+        try:
+            walked = await snapshot.lines_of(self.page, self.next)
+        except Error as error:
+            # The page went elsewhere while it was read.
+            if "context was destroyed" not in str(error) and "navigating" not in str(error):
+                raise
+            await self.page.wait_for_load_state("domcontentloaded")
+            walked = await snapshot.lines_of(self.page, self.next)
         self.next = walked.next
         notes = [*self.watch.taken(), *self._refusals()]
         return PageState(
@@ -171,10 +154,11 @@ class BrowserSession:
 
     def _refusals(self) -> list[str]:
         """What the guard refused to pages; what the browser itself wanted is nobody's business here."""
-        if self._proxy is None:
+        if self._running is None:
             return []
-        refused = [why for host, why in dict.fromkeys(self._proxy.refused) if host in self.watch.hosts]
-        self._proxy.refused.clear()
+        told = self._running.proxy.refused
+        refused = [why for host, why in dict.fromkeys(told) if host in self.watch.hosts]
+        told.clear()
         return [f"refused: {each}" for each in refused[:3]]
 
     # Where it may go
@@ -189,9 +173,9 @@ class BrowserSession:
                 raise ToolError(f"{url}: only files of the workspace can be opened")
             await self._check_files()
             return url
-        if "://" not in url and not url.partition(":")[0].isalpha():
-            url = f"https://{url}"
-        elif "://" not in url and "." in url.partition(":")[0]:
+        if ("://" not in url and not url.partition(":")[0].isalpha()) or (
+            "://" not in url and "." in url.partition(":")[0]
+        ):
             url = f"https://{url}"
         place = self.guard.place(url)
         await self.guard.addresses(place.host, place.port)
@@ -204,7 +188,7 @@ class BrowserSession:
 
     async def _check_files(self) -> None:
         """From now on look at each file that a page wants; before the first one there is none to look at."""
-        if self._files_checked or self._context is None:
+        if self._files_checked or self._running is None:
             return
         self._files_checked = True
 
@@ -215,7 +199,7 @@ class BrowserSession:
                 self.watch.notes.append(f"refused: {route.request.url[:200]} is not in the workspace")
                 await route.abort("accessdenied")
 
-        await self._context.route(lambda url: url.startswith("file:"), look)
+        await self._running.context.route(lambda url: url.startswith("file:"), look)
 
     async def _settled(self) -> None:
         """Wait until what was begun has got somewhere, and see where that is."""
@@ -251,7 +235,7 @@ class BrowserSession:
         self.watch.opened.clear()
         if self._current and id(self._current) in self.watch.crashed:
             await self._give_up()
-        if (self._current is None or self._current.is_closed()) and self._context:
+        if (self._current is None or self._current.is_closed()) and self._running:
             self._current = self.pages[-1] if self.pages else await self._new_page()
 
     async def new_tab(self) -> "Page":
@@ -261,15 +245,15 @@ class BrowserSession:
         return await self._new_page()
 
     async def _new_page(self) -> "Page":
-        assert self._context is not None  # noqa: S101 - it is launched before anything acts
-        page = self._current = await self._context.new_page()
+        assert self._running is not None  # noqa: S101 - it is launched before anything acts
+        page = self._current = await self._running.context.new_page()
         self.watch.opened = [each for each in self.watch.opened if each is not page]
         return page
 
     async def opened(self, seconds: float = 2.0) -> None:
         """Wait until a page has opened the tab that it was asked for."""
         ends = asyncio.get_running_loop().time() + seconds
-        while not self.watch.opened and asyncio.get_running_loop().time() < ends:
+        while not self.watch.opened and asyncio.get_running_loop().time() < ends:  # noqa: ASYNC110 - Playwright tells by a callback
             await asyncio.sleep(0.01)
 
     def show(self, page: "Page") -> None:
@@ -292,15 +276,12 @@ class BrowserSession:
 
     # Its life
 
-    def _dead(self) -> bool:
-        return self._browser is not None and not self._browser.is_connected()
-
     async def _alive(self) -> None:
         """Bring back a browser that died, with the page that it showed. Raises: ToolError when it cannot be started."""
-        if not self._dead():
+        if self._running is None or not self._running.is_dead:
             return
         url = self._last_url
-        await self._shut()
+        await self._running.aclose()
         await self._launch()
         self.watch.notes.append(f"the browser had died and was started again{f' at {url}' if url else ''}")
         if url:
@@ -308,91 +289,18 @@ class BrowserSession:
                 await self.page.goto(await self.checked(url), wait_until="domcontentloaded", timeout=10_000)
 
     async def _launch(self) -> None:
-        from playwright.async_api import Error, async_playwright
-
         self.watch = Watch(self.workspace, notes=self.watch.notes, files=self.watch.files)
         self._files_checked = False
-        self._proxy = await GuardedProxy.open(self.guard)
-        self._playwright = await async_playwright().start()
-        root = hasattr(os, "geteuid") and os.geteuid() == 0
-        options = {
-            "executable_path": program(self.settings),
-            "headless": self.settings.headless,
-            "args": [*OPTIONS, *(["--no-sandbox"] if root else [])],
-            "proxy": {"server": f"http://127.0.0.1:{self._proxy.port}"},
-            "handle_sigint": False,
-            "handle_sigterm": False,
-            "timeout": 30_000,
-        }
-        if root:
-            self.watch.notes.append("the browser runs as root, so without its own sandbox")
-        page_options = {
-            "viewport": {"width": self.settings.width, "height": self.settings.height},
-            "accept_downloads": True,
-            "service_workers": "block",
-        }
-        chromium = self._playwright.chromium
-        try:
-            if self.settings.profile:
-                await self._with_profile(options, page_options)
-            if self._context is None:
-                self._browser = await chromium.launch(**options)  # pyright: ignore[reportArgumentType]  # options of both ways to start
-                self._context = await self._browser.new_context(**page_options)  # pyright: ignore[reportArgumentType]  # the same
-        except Error as error:
-            raise ToolError(f"the browser {options['executable_path']} does not start: {brief(error)}") from None
-        self._context.set_default_timeout(1_000 * self.settings.timeout)
-        if self.settings.listeners:
-            await self._context.add_init_script(snapshot.source("listeners.js"))
-        self._context.on("page", self.watch.on_page)
-        for page in self._context.pages:
-            self.watch.on_page(page)
-        self.watch.opened.clear()
-        self._current = self._context.pages[0] if self._context.pages else await self._new_page()
+        self._running = await Running.start(self.settings, self.guard, self.watch)
+        self._current = self.pages[0] if self.pages else await self._new_page()
         await self.page.goto("about:blank")
-
-    async def _with_profile(self, options: dict[str, object], page_options: dict[str, object]) -> None:
-        """Start with the kept profile; one that another browser has open is left alone, and said."""
-        from playwright.async_api import Error
-
-        assert self._playwright is not None and self.settings.profile is not None  # noqa: S101,PT018 - seen by the caller
-        folder = self.settings.profile.expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            self._context = await self._playwright.chromium.launch_persistent_context(folder, **options, **page_options)  # pyright: ignore[reportArgumentType]  # the same
-            self._browser = self._context.browser
-        except Error as error:
-            self.watch.notes.append(f"the profile {folder} cannot be used now, so a temporary one is: {brief(error)}")
-
-    async def _shut(self) -> None:
-        """Close every part, each within its time, whatever state it is in."""
-        for part in (self._context, self._browser):
-            if part is not None:
-                await _closed(part.close)
-        if self._playwright is not None:
-            await _closed(self._playwright.stop)
-        if self._proxy is not None:
-            await _closed(self._proxy.aclose)
-        self._context = self._browser = self._playwright = self._proxy = self._current = None
 
     async def aclose(self) -> None:
         for task in list(self.watch.tasks):
             task.cancel()
-        await self._shut()
-
-
-async def _closed(close: Callable[[], Awaitable[object]]) -> None:
-    try:
-        async with asyncio.timeout(CLOSING):
-            await close()
-    except Exception as error:  # noqa: BLE001 - a browser that died cannot be closed, and its driver ends with it
-        log.debug("closing the browser: %s", error)
-
-
-def brief(error: Exception) -> str:
-    """What Playwright says, without its log and its own name for the call."""
-    said = str(error).partition("\nCall log")[0].partition("\n=====")[0].strip()
-    said = said.partition(": ")[2] if said.split(" ")[0].rstrip(":").count(".") == 1 else said
-    return " ".join(said.split())[:400] or type(error).__name__
+        if self._running is not None:
+            await self._running.aclose()
+        self._running = self._current = None
 
 
 @contextlib.asynccontextmanager

@@ -33,15 +33,20 @@ class BrowserSettings:
 def program(settings: BrowserSettings) -> str:
     """The browser's program; empty where there is none."""
     if settings.executable:
-        return shutil.which(Path(settings.executable).expanduser()) or ""
+        return shutil.which(str(Path(settings.executable).expanduser())) or ""
     apps = (f"/Applications/{name}.app/Contents/MacOS/{name}" for name in APPS if sys.platform == "darwin")
-    found = next(filter(None, map(shutil.which, (*NAMES, *apps))), "")
+    found = next((path for name in (*NAMES, *apps) if (path := shutil.which(name))), "")
     return found or next(map(str, sorted(_own().glob("chromium-*/chrome-*/chrome"), reverse=True)), "")
+
+
+def driver_installed() -> bool:
+    """Whether the package that drives browsers is there."""
+    return importlib.util.find_spec("playwright") is not None
 
 
 def missing(settings: BrowserSettings) -> str:
     """What to install, in one line; empty where everything is there."""
-    if importlib.util.find_spec("playwright") is None:
+    if not driver_installed():
         return NO_PACKAGE
     if program(settings):
         return ""

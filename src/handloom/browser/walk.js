@@ -171,7 +171,7 @@
     if (style.display === 'none') return;
     const box = element.getBoundingClientRect();
     const sized = box.width > 0 && box.height > 0;
-    if (!full && sized && style.display !== 'contents' && style.display !== 'inline' && !meets(box, clip) && tag !== 'BODY' && tag !== 'HTML') {
+    if (!full && sized && style.display !== 'contents' && !meets(box, clip) && tag !== 'BODY' && tag !== 'HTML') {
       if (style.overflow !== 'visible' || box.top > clip.bottom + 400 || box.bottom < clip.top - 400 || !element.querySelector('*')) return;
     }
     const block = blocky(style.display);

@@ -111,9 +111,7 @@ class Watch:
             return
         kind = response.headers.get("content-type", "").partition(";")[0]
         if kind == "application/pdf":
-            self.notes.append(
-                f"{response.url[:300]} is a PDF, which is not shown here: read it with read_document(url)"
-            )
+            self.notes.append(f"{response.url[:300]} is a PDF, which is not shown here: read it with fetch(url)")
         if response.status >= 400:
             self.notes.append(f"{response.url[:200]} answered {response.status}")
 

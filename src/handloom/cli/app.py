@@ -35,7 +35,7 @@ Model = Annotated[
         "-m", "--model", help="A model's name, a name of [llm.NAME], local, local:FILE.gguf or local:hf:REPO/FILE."
     ),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="The agent: manus, toolcall, swe, data.")]
+AgentName = Annotated[str, typer.Option("--agent", help="The agent: manus, toolcall, swe, browser, data, planning.")]
 MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Stop after so many turns.")]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", min=1, help="Stop after so many tokens, prompt and completion together.")

@@ -113,9 +113,12 @@ def _browser(loaded: config.Loaded) -> Lines:
         yield "note", lacking
         return
     yield "ok", f"browser: {program(settings)}"
-    if shutil.which("fc-list") and not subprocess.run(  # noqa: S603 - a fixed program
-        [shutil.which("fc-list") or "", ":lang=zh"], capture_output=True, timeout=20, check=False
-    ).stdout.strip():
+    if (
+        shutil.which("fc-list")
+        and not subprocess.run(  # noqa: S603 - a fixed program
+            [shutil.which("fc-list") or "", ":lang=zh"], capture_output=True, timeout=20, check=False
+        ).stdout.strip()
+    ):
         yield "note", "fonts: none for Chinese, so screenshots show boxes; apt-get install fonts-noto-cjk"
 
 

@@ -1,7 +1,6 @@
 """The commands for flows: run, check, graph, schema; and resuming one from a step."""
 
 import json
-import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path

@@ -58,7 +58,7 @@ async def edited(question: Question) -> str:
         path = Path(folder, "plan.yaml")
         await asyncio.to_thread(path.write_text, flow_file(question.question), encoding="utf-8")
         try:
-            await asyncio.to_thread(subprocess.run, [*command, str(path)], check=True)  # noqa: S603 - the person's own editor
+            await asyncio.to_thread(subprocess.run, [*command, str(path)], check=True)
         except (OSError, subprocess.SubprocessError) as error:
             print(f"handloom: the editor failed ({error}); EDITOR names the one to use", file=sys.stderr)
             return flow_file(question.question)

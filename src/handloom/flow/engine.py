@@ -11,13 +11,10 @@ from typing import Any
 
 from handloom.errors import (
     CancelledRunError,
-    DeniedError,
     FlowError,
     HandloomError,
-    JournalError,
-    LimitReachedError,
+    RunStoppedError,
     StepsFailedError,
-    StuckError,
     SuspendedError,
 )
 from handloom.events import (
@@ -32,13 +29,16 @@ from handloom.events import (
     StepStarted,
 )
 from handloom.flow import check, inputs, spans, templates, verdict
+from handloom.flow.admission import admitted
 from handloom.flow.advance import admit, advance, fill, finish, sweep
-from handloom.flow.approval import Refused, approved, deadline
+from handloom.flow.approval import deadline
 from handloom.flow.below import plan_below, replanned
 from handloom.flow.cache import StepCache
-from handloom.flow.items import items_of
+from handloom.flow.due import Due
+from handloom.flow.ending import outcome_of, standstill
+from handloom.flow.guard import guarded
 from handloom.flow.order import Done, Failed, Order, Outcome
-from handloom.flow.outputs import failures, result_of
+from handloom.flow.orders import Orders
 from handloom.flow.pace import Gates
 from handloom.flow.progress import Progress
 from handloom.flow.revision import Revision, revised
@@ -46,7 +46,7 @@ from handloom.flow.tasks import Tasks
 from handloom.flow.work import Work
 from handloom.flow.workers import Workers
 from handloom.memory import Answer
-from handloom.plans import Defaults, Plan, PlanLimits, Step, StepLimits
+from handloom.plans import Plan, PlanLimits, StepLimits
 from handloom.runs import Run
 from handloom.state import State
 
@@ -70,14 +70,12 @@ class Engine:
         self._workers = workers
         self._around = around
         self._cache = cache
-        self._limits = limits or StepLimits()
+        self._orders = Orders(run.state, limits or StepLimits(), {"": dict(plan.steps)} if plan else {})
         self._clock = clock
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
         self._progress = Progress(0)
         self._work = Work(run, workers, Gates({}))
-        self._steps: dict[str, dict[str, Step]] = {"": dict(plan.steps)} if plan else {}
-        self._defaults: dict[str, Defaults] = {}
         self._stopped: HandloomError | None = None
         self._answer: Answer | None = None
 
@@ -152,7 +150,7 @@ class Engine:
                 case StepRetried(span=unit):
                     self._tasks.start(unit, self._later(unit, event.delay))
                 case PlanRevised(span=scope):
-                    self._steps.pop(scope, None)
+                    self._orders.forget(scope)
                 case _:
                     pass
         while self._progress.closed:
@@ -170,23 +168,14 @@ class Engine:
     async def _take_up(self) -> None:
         """Go on from what is recorded: first what was under way, then what is due."""
         progress = self._progress
-        due: list[str] = []
-        emptied: list[str] = []
-        for unit, step in list(self._state.steps.items()):
-            if step.is_over or not progress.is_current(unit):
-                continue
-            if step.items is not None:
-                emptied += [] if progress.items_left[unit] else [unit]
-                due += [one for at in range(len(step.items)) if (one := f"{unit}#{at}") not in self._state.steps]
-            elif step.status in ("running", "waiting"):
-                self._go_on(unit)
-            elif step.failures:
-                self._tasks.start(unit, self._later(unit, step.due - self._clock()))
-            elif spans.item_of(unit) is not None:
-                due.append(unit)
+        due = Due.of(self._state, progress)
+        for unit in due.under_way:
+            self._go_on(unit)
+        for unit in due.later:
+            self._tasks.start(unit, self._later(unit, self._state.step(unit).due - self._clock()))
         await self._take(event for scope in list(progress.scopes) for event in sweep(progress, scope))
-        await self._take(event for unit in due for event in admit(progress, unit))
-        await self._take(event for unit in emptied for event in finish(progress, unit))
+        await self._take(event for unit in due.start for event in admit(progress, unit))
+        await self._take(event for unit in due.finish for event in finish(progress, unit))
 
     def _go_on(self, unit: str) -> None:
         """Take up a unit that was under way or waited; it waits for no slot, for it had one."""
@@ -206,12 +195,7 @@ class Engine:
             return self._answer
         if self._stopped is not None:
             raise self._stopped
-        questions = self._state.open_questions()
-        if questions:
-            words = "\n".join(question.question for question in questions)
-            raise SuspendedError(f'waits for an answer: {words}\nAnswer with: handloom runs answer {self.run.id} "..."')
-        waiting = [name for name in self._state.plans[""].steps if not self._progress.is_over(name)]
-        raise StuckError(f"the flow is stuck: nothing runs, and these steps cannot start: {', '.join(waiting[:10])}")
+        raise standstill(self.run.id, self._state, self._progress)
 
     async def _close(self, scope: str) -> None:
         """A plan of which every step is over: tell the run, or the step whose sub-flow it is."""
@@ -220,80 +204,45 @@ class Engine:
             if plan is None or plan.open:
                 return  # a revision came in between
             del self._progress.scopes[scope]
-        failed = failures(self._state, scope)
-        outcome = Failed(reason=failed) if failed else self._result(scope)
+        outcome = outcome_of(self._state, scope)
         if scope:
             unit = spans.owner(scope)
-            await self._settle(self._order(unit, self._progress.attempts[unit]), outcome)
+            await self._settle(self._orders.of(unit, self._progress.attempts[unit]), outcome)
         elif isinstance(outcome, Failed):
             raise StepsFailedError(outcome.reason)
         else:
             self._answer = Answer(templates.as_text(outcome.output))
 
-    def _result(self, scope: str) -> Outcome:
-        try:
-            return Done(output=result_of(self._state, scope))
-        except HandloomError as error:
-            return Failed(reason=f"the outputs of the flow cannot be made: {error}")
-
     # The stages of a unit
 
     async def _prepare(self, unit: str) -> None:
         """A step whose needs are over: look at its condition, ask for its approval, find its items."""
-        order = self._order(unit, 1)
-        outcome = await self._guarded(order, self._admission(order), timeout=None)
+        order = self._orders.of(unit, 1)
+        outcome = await self._guarded(order, self._admit(order), seconds=None)
         if isinstance(outcome, Failed):
             await self._settle(order, outcome)
 
-    async def _admission(self, order: Order) -> None:
-        step, unit = order.step, order.unit
-        if step.if_ and not templates.holds(step.if_, order.values(templates.expression(step.if_).reads)):
-            await self._take(
-                [StepEnded(span=unit, status="skipped", reason=f"its condition does not hold: {step.if_}")]
-            )
-            return
-        if step.approval is not None:
-            try:
-                await approved(self.run.child(unit), step.approval, order, self._clock)
-            except Refused as refusal:
-                if not refusal.skip:
-                    raise
-                await self._take([StepEnded(span=unit, status="skipped", reason=str(refusal), cause=order.name)])
-                return
-        if step.for_each is None:
-            await self._take(admit(self._progress, unit))
-        else:
-            await self._take([StepStarted(span=unit, attempt=order.so_far.attempt + 1, items=items_of(order))])
+    async def _admit(self, order: Order) -> None:
+        await self._take(await admitted(order, self._progress, self.run, self._clock))
 
     async def _carry(self, unit: str, attempt: int, *, again: bool = False) -> None:
         """One attempt at a unit."""
-        order = self._order(unit, attempt, again=again)
+        order = self._orders.of(unit, attempt, again=again)
         below = order.step.action in ("flow", "plan")
         work = self._open(order) if below else self._work.do(order)
-        outcome = await self._guarded(order, work, timeout=None if below else order.timeout)
+        outcome = await self._guarded(order, work, seconds=None if below else order.timeout)
         if outcome is not None:
             await self._settle(order, outcome)
 
-    async def _guarded(self, order: Order, work: Awaitable[Outcome | None], *, timeout: float | None) -> Outcome | None:  # noqa: ASYNC109 - it is the step's
+    async def _guarded(self, order: Order, work: Awaitable[Outcome | None], *, seconds: float | None) -> Outcome | None:
         """How a stage came out; nothing when it is settled, or waits, or the run must stop."""
-        watch = asyncio.timeout(timeout) if timeout is not None else None
-        try:
-            if watch is None:
-                return await work
-            async with watch:
-                return await work
-        except SuspendedError:
-            await self._park(order)
-        except (LimitReachedError, CancelledRunError, DeniedError) as error:
-            self._stop(error)
-        except JournalError:
-            raise
-        except HandloomError as error:
-            return verdict.of_error(error)
-        except TimeoutError:
-            if watch is None or not watch.expired():
-                raise
-            return Failed(reason=f"it took longer than {timeout:g} s")
+        match await guarded(work, seconds):
+            case SuspendedError():
+                await self._park(order)
+            case RunStoppedError() as error:
+                self._stop(error)
+            case outcome:
+                return outcome
         return None
 
     async def _open(self, order: Order) -> None:
@@ -369,24 +318,6 @@ class Engine:
     @property
     def _state(self) -> State:
         return self.run.state
-
-    def _order(self, unit: str, attempt: int, *, again: bool = False) -> Order:
-        scope = spans.scope_of(unit)
-        plan = self._state.plans[scope]
-        if scope not in self._defaults:
-            defaults = Defaults.model_validate(plan.plan.get("defaults", {}))
-            self._defaults[scope] = defaults.model_copy(update={"limits": defaults.limits.over(self._limits)})
-        step = self._step(scope, spans.step_of(unit))
-        return Order(
-            unit=unit, step=step, defaults=self._defaults[scope], state=self._state, attempt=attempt, again=again
-        )
-
-    def _step(self, scope: str, name: str) -> Step:
-        """A step of a plan, read once."""
-        steps = self._steps.setdefault(scope, {})
-        if name not in steps:
-            steps[name] = Step.model_validate(self._state.plans[scope].steps[name])
-        return steps[name]
 
 
 def begun(plan: Plan, given: Mapping[str, Any], *, folder: Path | None = None) -> PlanMade:

@@ -32,7 +32,7 @@ async def reviewed(plan: Plan, planner: ModelPlanner, run: Run, around: check.Su
         if word in _NO:
             raise DeniedError("the plan was rejected")
         if word == EDIT:
-            said = f"Answer with the changed flow file: handloom runs answer {run.id} - < plan.yaml"
+            said = f"Answer with the changed flow file: cat plan.yaml | handloom runs answer {run.id} -"
             continue
         try:
             plan, said = (

@@ -8,8 +8,12 @@ from typing import Protocol
 
 from handloom.events import Event, RunEnded, RunResumed, RunStarted, RunStatus, RunSuspended
 
-
-OF_RUN = (RunStarted, RunResumed, RunSuspended, RunEnded)  # what changes the line about a run, but for its time and its length
+OF_RUN = (
+    RunStarted,
+    RunResumed,
+    RunSuspended,
+    RunEnded,
+)  # what changes the line about a run, but for its time and its length
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,12 @@ class GuardedProxy(Proxy):
         proxy._server = await asyncio.start_server(proxy._accepted, "127.0.0.1", 0, limit=65_536)
         return proxy
 
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        try:
+            await super()._serve(reader, writer)
+        except* OSError:
+            pass  # the browser, or the far side, hung up in the middle, as both may
+
     async def _dialled(self, host: str, port: int) -> tuple[StreamReader, StreamWriter]:
         try:
             found = await self._guard.addresses(host, port)

@@ -164,12 +164,14 @@ def _dialer(guard: Guard) -> "httpcore2.AsyncNetworkBackend":
     """A network that connects to the addresses which the guard has checked, and looks no name up again."""
     import httpcore2
 
-    class Dialer(httpcore2.AnyIOBackend):
-        async def connect_tcp(self, host: str, port: int, **options: Any) -> httpcore2.AsyncNetworkStream:
+    system: Any = httpcore2.AnyIOBackend()
+
+    class Dialer(httpcore2.AsyncNetworkBackend):
+        async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
             problem: Exception = OSError("no address")
             for address in await guard.addresses(host, port):
                 try:
-                    return await super().connect_tcp(address, port, **options)
+                    return await system.connect_tcp(address, port, *args, **options)
                 except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                     problem = error
             raise problem

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Received:
 class MailServer:
     """Takes messages on a port of its own while the context lasts; `refuse` are receivers that it does not take.
 
-        with MailServer() as server:
-            ...  # send to server.host, server.port
-        assert server.received[0].message["Subject"] == "hello"
+    with MailServer() as server:
+        ...  # send to server.host, server.port
+    assert server.received[0].message["Subject"] == "hello"
     """
 
     refuse: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ async def _data(reader: asyncio.StreamReader) -> EmailMessage:
     lines: list[bytes] = []
     while (line := await reader.readline()) not in (b".\r\n", b""):
         lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
-    return cast("EmailMessage", message_from_bytes(b"".join(lines), policy=policy.default))
+    return message_from_bytes(b"".join(lines), policy=policy.default)
 
 
 def _address(words: str) -> str:

@@ -94,7 +94,7 @@ class Site:
             def do_GET(self) -> None:
                 site._answer(self)
 
-            do_POST = do_HEAD = do_GET
+            do_POST = do_HEAD = do_GET  # noqa: N815 - the names it has there
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has there
                 """Requests are kept, not printed."""

@@ -1,6 +1,8 @@
 """browser_use: a model works in a web browser, one action at a call; the page itself is shown to it each turn by the state source."""
 
-from typing import Annotated, Literal, TypeVar, assert_never
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,7 +17,6 @@ from handloom.toolbox.paging import piece
 from handloom.toolbox.spotlight import Spotlight
 from handloom.tools import Tool, ToolContext, tool
 
-Given = TypeVar("Given")
 NAME = "browser_use"
 Action = Literal[
     "navigate",
@@ -54,6 +55,73 @@ PARAMETERS = {
     "open_tab": "url",
     "wait": "seconds? query?",
     "screenshot": "full_page?",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The arguments of one call."""
+
+    action: Action
+    url: str | None
+    index: int | None
+    text: str | None
+    keys: str | None
+    values: list[str] | None
+    path: str | None
+    query: str
+    pages: float | None
+    dx: float
+    dy: float | None
+    x: float | None
+    y: float | None
+    to_index: int | None
+    seconds: float
+    button: actions.Button
+    new_tab: bool
+    submit: bool
+    slowly: bool
+    double: bool
+
+    def given(self, name: str) -> Any:
+        """An argument that the action needs. Raises: ToolError when it is missing."""
+        value = getattr(self, name)
+        if value in (None, ""):
+            raise ToolError(f"{self.action} needs {name}: {self.action}({PARAMETERS[self.action].replace(' ', ', ')})")
+        return value
+
+
+def _click(session: BrowserSession, want: Wanted) -> Awaitable[str]:
+    if want.index is None and want.x is not None and want.y is not None:
+        return actions.click_at(session, want.x, want.y, double=want.double, button=want.button)
+    return actions.click(session, want.given("index"), double=want.double, button=want.button)
+
+
+def _write(session: BrowserSession, want: Wanted) -> Awaitable[str]:
+    text = "" if want.text == "" else want.given("text")
+    return actions.input_text(session, want.given("index"), text, submit=want.submit, slowly=want.slowly)
+
+
+def _drag(session: BrowserSession, want: Wanted) -> Awaitable[str]:
+    return actions.drag(session, want.given("index"), to_index=want.to_index, dx=want.dx, dy=want.dy or 0.0)
+
+
+DO: dict[Action, Callable[[BrowserSession, Wanted], Awaitable[str]]] = {
+    "navigate": lambda session, want: actions.navigate(session, want.given("url"), new_tab=want.new_tab),
+    "open_tab": lambda session, want: actions.navigate(session, want.given("url"), new_tab=True),
+    "go_back": lambda session, _: actions.go_back(session),
+    "click": _click,
+    "input_text": _write,
+    "select_option": lambda session, want: actions.select_option(session, want.given("index"), want.given("values")),
+    "send_keys": lambda session, want: actions.send_keys(session, want.given("keys")),
+    "scroll": lambda session, want: actions.scroll(session, pages=want.pages, dy=want.dy, index=want.index),
+    "hover": lambda session, want: actions.hover(session, want.given("index")),
+    "drag": _drag,
+    "upload_file": lambda session, want: actions.upload_file(session, want.given("index"), want.given("path")),
+    "find_text": lambda session, want: actions.find_text(session, want.given("query")),
+    "switch_tab": lambda session, want: actions.tab(session, "switch_tab", want.given("index")),
+    "close_tab": lambda session, want: actions.tab(session, "close_tab", want.given("index")),
+    "wait": lambda session, want: actions.wait(session, want.seconds, want.query),
 }
 
 
@@ -103,47 +171,34 @@ def browser_tool(
             BrowserSession, lambda: BrowserSession.open(context.workspace, settings, guard)
         )
         spotlight = await context.resource(Spotlight, Spotlight.start)
-        said = ""
-        match action:
-            case "navigate" | "open_tab":
-                address = _given(action, "url", url)
-                said = await actions.navigate(session, address, new_tab=new_tab or action == "open_tab")
-            case "go_back":
-                said = await actions.go_back(session)
-            case "click" if index is None and x is not None and y is not None:
-                said = await actions.click_at(session, x, y, double=double, button=button)
-            case "click":
-                said = await actions.click(session, _given(action, "index", index), double=double, button=button)
-            case "input_text":
-                number, words = _given(action, "index", index), _given(action, "text", text)
-                said = await actions.input_text(session, number, words, submit=submit, slowly=slowly)
-            case "select_option":
-                number, wanted = _given(action, "index", index), _given(action, "values", values)
-                said = await actions.select_option(session, number, wanted)
-            case "send_keys":
-                said = await actions.send_keys(session, _given(action, "keys", keys))
-            case "scroll":
-                said = await actions.scroll(session, pages=pages, dy=dy, index=index)
-            case "hover":
-                said = await actions.hover(session, _given(action, "index", index))
-            case "drag":
-                number = _given(action, "index", index)
-                said = await actions.drag(session, number, to_index=to_index, dx=dx, dy=dy or 0.0)
-            case "upload_file":
-                said = await actions.upload_file(session, _given(action, "index", index), _given(action, "path", path))
-            case "find_text":
-                said = await actions.find_text(session, _given(action, "query", query or None))
-            case "switch_tab" | "close_tab":
-                said = await actions.tab(session, action, _given(action, "index", index))
-            case "wait":
-                said = await actions.wait(session, seconds, query)
-            case "extract":
-                return await _extracted(session, spotlight, extract, goal, start)
-            case "screenshot":
-                image = await actions.screenshot(session, full_page=full_page)
-                return ToolResult(text="a screenshot was taken", images=(image,), untrusted=True)
-            case _:
-                assert_never(action)
+        if action == "extract":
+            return await _extracted(session, spotlight, extract, goal, start)
+        if action == "screenshot":
+            image = await actions.screenshot(session, full_page=full_page)
+            return ToolResult(text="a screenshot was taken", images=(image,), untrusted=True)
+        want = Wanted(
+            action=action,
+            url=url,
+            index=index,
+            text=text,
+            keys=keys,
+            values=values,
+            path=path,
+            query=query,
+            pages=pages,
+            dx=dx,
+            dy=dy,
+            x=x,
+            y=y,
+            to_index=to_index,
+            seconds=seconds,
+            button=button,
+            new_tab=new_tab,
+            submit=submit,
+            slowly=slowly,
+            double=double,
+        )
+        said = await DO[action](session, want)
         for file in session.watch.files:
             await context.artifact(file, "downloaded")
         session.watch.files.clear()
@@ -158,9 +213,3 @@ async def _extracted(
     text = "\n".join(await session.text())
     body = await extract(text[start:], goal) if goal and extract else piece(text, start)
     return ToolResult(text=spotlight.around(body, session.address), untrusted=True)
-
-
-def _given(action: str, name: str, value: Given | None) -> Given:
-    if value is None:
-        raise ToolError(f"{action} needs {name}: {action}({PARAMETERS[action].replace(' ', ', ')})")
-    return value

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urljoin
 
 MEMORY = 2 * 1024**3
@@ -43,13 +43,13 @@ def main() -> None:
     sys.stdout.buffer.write(text[:MOST_CHARS].encode("utf-8", "replace"))
 
 
-def fail(reason: str) -> Any:
+def fail(reason: str) -> NoReturn:
     sys.stderr.write(reason)
     sys.exit(3)
 
 
 def pdf(data: bytes) -> str:
-    import pypdfium2
+    import pypdfium2  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
     document = pypdfium2.PdfDocument(data)
     count = len(document)
@@ -133,7 +133,7 @@ class Plain(HTMLParser):
         self.title = ""
         self.deepest = 0
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: C901 - what each kind of element writes
         if tag not in _VOID:
             self._depth += 1
             self.deepest = max(self.deepest, self._depth)

@@ -1,13 +1,11 @@
-"""read_document: the text of a PDF, Word, Excel, CSV, HTML or text file, of the workspace or of the web."""
+"""read_document: the text of a PDF, Word, Excel, CSV, HTML or text file, of the workspace."""
 
 import asyncio
 
 from handloom.errors import ToolError
 from handloom.messages import ToolResult
-from handloom.net import Guard, get
 from handloom.toolbox import document
 from handloom.toolbox.extract import Extract
-from handloom.toolbox.fetch import charset_of, raise_for
 from handloom.toolbox.paging import piece
 from handloom.toolbox.spotlight import Spotlight
 from handloom.toolbox.workspace_file import WorkspaceFile
@@ -16,41 +14,28 @@ from handloom.tools import Tool, ToolContext, tool
 MOST_BYTES = 100_000_000
 
 
-def document_tool(guard: Guard | None = None, extract: Extract | None = None) -> Tool:
-    """The tool under this guard; without `extract` a goal is refused."""
-    guard = guard or Guard()
+def document_tool(extract: Extract | None = None) -> Tool:
+    """The tool; without `extract` a goal is refused. Documents of the web are read by `fetch`."""
 
-    @tool(
-        name="read_document",
-        effects={"network_send"},
-        repeatable=True,
-        parallel=True,
-        untrusted=True,
-        destinations=("url",),
-    )
-    async def read_document(
-        context: ToolContext, path: str = "", url: str = "", start: int = 0, goal: str = ""
-    ) -> ToolResult:
-        """Read the text of a document: PDF, docx, xlsx, csv, html, text. Give `path` (a file of the workspace) or `url`.
+    @tool(name="read_document", effects={"read"}, repeatable=True, parallel=True, untrusted=True)
+    async def read_document(path: str, context: ToolContext, start: int = 0, goal: str = "") -> ToolResult:
+        """Read the text of a document in the workspace: PDF, docx, xlsx, csv, html, text.
 
         Args:
             path: Relative to the workspace.
-            url: An http or https address instead of a path.
+            context: Filled by handloom.
             start: First character to show.
             goal: What to look for; the answer is given instead of the text.
-            context: Filled by handloom.
         """
-        if bool(path) == bool(url):
-            raise ToolError("give either path or url")
         spotlight = await context.resource(Spotlight, Spotlight.start)
-        text = await (_from_web(url, guard, spotlight) if url else _from_file(context, path))
+        text = await _from_file(context, path)
         if goal:
             if extract is None:
                 raise ToolError("there is no model to look for a goal; leave it out and read the text")
             text, start = await extract(text[start:], goal), 0
         if not text.strip():
             return ToolResult(text="the document has no text (scanned pages are images)", silent=True, untrusted=True)
-        return ToolResult(text=spotlight.around(piece(text, start), url or path), untrusted=True)
+        return ToolResult(text=spotlight.around(piece(text, start), path), untrusted=True)
 
     return read_document
 
@@ -77,12 +62,3 @@ def _bytes(file: WorkspaceFile) -> bytes:
     if len(data) > MOST_BYTES:
         raise ToolError(f"{file} is larger than {MOST_BYTES:,} bytes; read it in parts with Python")
     return data
-
-
-async def _from_web(url: str, guard: Guard, spotlight: Spotlight) -> str:
-    answer = await get(url, guard)
-    if answer.status >= 400:
-        raise_for(answer, "", spotlight)
-    if answer.cut:
-        raise ToolError(f"{answer.url} is larger than {guard.most_bytes:,} bytes (net.most_mb)")
-    return await document.text_of(answer.body, type=answer.type, charset=charset_of(answer), url=answer.url)

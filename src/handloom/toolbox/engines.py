@@ -143,7 +143,7 @@ class Ddgs:
             raise ToolError("the package ddgs is missing; pip install 'handloom[search]'") from None
 
     def _search(self, query: Query) -> list[Hit]:
-        from ddgs import DDGS
+        from ddgs import DDGS  # pyright: ignore[reportUnknownVariableType]  # its methods have plain lists and dicts
         from ddgs.engines import ENGINES
         from ddgs.exceptions import DDGSException
 
@@ -152,7 +152,8 @@ class Ddgs:
             raise ToolError(f"ddgs has no backend {self.backend!r}; it has {', '.join(sorted(known))}")
         region = f"{query.country.lower()}-{query.lang.lower()}" if query.country and query.lang else "wt-wt"
         try:
-            found = DDGS(timeout=DDGS_SECONDS).text(
+            ask = cast("Any", DDGS)
+            found: list[dict[str, Any]] = ask(timeout=DDGS_SECONDS).text(
                 query.words, region=region, max_results=query.count, backend=self.backend
             )
         except DDGSException as error:

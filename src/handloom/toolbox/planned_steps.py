@@ -10,7 +10,10 @@ from handloom.plans import Step
 
 MOST_STEPS, WORDS = 50, 500
 _BULLET = re.compile(r"^\s*(?:[-*+•]\s+|(?:step\s*)?\d+\s*[.):、]\s*)?(?:\[[ x>!]\]\s*)?", re.IGNORECASE)
-_NEEDS = re.compile(r"\s*[(\uff08](?:needs?|after|需要)[:\uff1a]?\s*((?:steps?\s*)?\d+(?:\s*(?:,|、|and)\s*\d+)*)\s*[)\uff09]\s*$", re.IGNORECASE)
+_NEEDS = re.compile(
+    r"\s*[(\uff08](?:needs?|after|需要)[:\uff1a]?\s*((?:steps?\s*)?\d+(?:\s*(?:,|、|and)\s*\d+)*)\s*[)\uff09]\s*$",
+    re.IGNORECASE,
+)
 
 
 def read_steps(given: list[str] | str) -> dict[str, Step]:

@@ -90,7 +90,7 @@ class Tracked:
         """Another plan in this one's place; steps with the same words keep their marks."""
         old = {step.prompt: name for name, step in self.plan.steps.items()}
         same = {name: old[step.prompt] for name, step in plan.steps.items() if step.prompt in old}
-        status = {name: self.status_of(before) for name, before in same.items()}
+        status: dict[str, Status] = {name: self.status_of(before) for name, before in same.items()}
         notes = {name: self.notes[before] for name, before in same.items() if before in self.notes}
         return Tracked(plan, status, notes)
 
@@ -115,7 +115,9 @@ class Board:
                 return self, self._known(call).text
             case "set_active":
                 tracked = self._known(call, named=True)
-                return replace(self, active=tracked.plan.name), f"{tracked.plan.name} is the active plan.\n{tracked.text}"
+                return replace(
+                    self, active=tracked.plan.name
+                ), f"{tracked.plan.name} is the active plan.\n{tracked.text}"
             case "mark_step":
                 return self._mark(call)
             case "delete":
@@ -165,7 +167,8 @@ class Board:
 
     def _listed(self) -> str:
         lines = [
-            f"{'* ' if name == self.active else '  '}{tracked.text.splitlines()[0]}" for name, tracked in self.plans.items()
+            f"{'* ' if name == self.active else '  '}{tracked.text.splitlines()[0]}"
+            for name, tracked in self.plans.items()
         ]
         return "\n".join(lines) or "There are no plans."
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 from handloom.errors import ToolError
-from handloom.messages import is_list
 from handloom.toolbox.workspace_file import WorkspaceFile
 from handloom.tools.tool import Tool, ToolContext, tool
 
@@ -79,7 +78,7 @@ def _send(
 
 
 def _receivers(to: list[str] | str | None) -> list[str]:
-    given = to if is_list(to) else (to or "").replace(";", ",").split(",")
+    given = to if isinstance(to, list) else (to or "").replace(";", ",").split(",")
     return list(dict.fromkeys(address.strip() for address in given if address.strip()))
 
 
@@ -151,9 +150,7 @@ def _deliver(server: MailServer, message: EmailMessage) -> list[str]:
 
 def _connected(server: MailServer) -> smtplib.SMTP:
     if server.tls == "tls":
-        return smtplib.SMTP_SSL(
-            server.host, server.port, timeout=server.timeout, context=ssl.create_default_context()
-        )
+        return smtplib.SMTP_SSL(server.host, server.port, timeout=server.timeout, context=ssl.create_default_context())
     connection = smtplib.SMTP(server.host, server.port, timeout=server.timeout)
     if server.tls == "starttls":
         try:

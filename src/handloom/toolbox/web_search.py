@@ -64,7 +64,7 @@ def search_tool(search: Search, guard: Guard | None = None) -> Tool:
     guard = guard or Guard()
 
     @tool(name="web_search", effects={"read"}, repeatable=True, parallel=True, untrusted=True)
-    async def web_search(  # noqa: PLR0913 - what a search can be told
+    async def web_search(
         query: Annotated[str, Field(min_length=1, max_length=500)],
         context: ToolContext,
         num_results: Annotated[int, Field(ge=1, le=MOST)] = 5,

@@ -44,8 +44,8 @@ def _signature(function: Callable[..., Any], context_type: type) -> object:
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__"):
         return None
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    key = (
+    defaults: list[object] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    key: tuple[object, ...] = (
         code,
         function.__name__,
         function.__doc__,

@@ -30,7 +30,7 @@ def markdown(events: Iterable[Event]) -> str:
     return "\n\n".join(block for event in events for block in _blocks(event)) + "\n"
 
 
-def _blocks(event: Event) -> list[str]:
+def _blocks(event: Event) -> list[str]:  # noqa: C901, PLR0912 - one case for each kind
     match event:
         case RunStarted(task=task):
             return [f"# {event.run}", _quoted(task)]

@@ -5,10 +5,12 @@ from pathlib import Path
 
 from handloom.agents import Agent, Output, StateSource
 from handloom.agents.browsing import Browsing
-from handloom.agents.presets import PRESETS
+from handloom.agents.presets import PRESETS, Preset
+from handloom.browser.settings import driver_installed
 from handloom.config import Loaded, Settings
 from handloom.errors import ConfigError
 from handloom.llm.model import Model
+from handloom.prompts import browser
 from handloom.tools import Tool, Toolset
 
 
@@ -57,7 +59,7 @@ def build_agent(
     if preset is None:
         raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(PRESETS)}")
     changes = loaded.settings.agents.get(name)
-    names = changes.tools if changes and changes.tools is not None else preset.tools
+    names = changes.tools if changes and changes.tools is not None else _usable(preset)
     known = known_tools(output, loaded, model)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -74,6 +76,12 @@ def build_agent(
         max_calls=preset.max_calls,
         output=output,
     )
+
+
+def _usable(preset: Preset) -> tuple[str, ...]:
+    """The tools of a preset without the browser where its package is missing: `handloom doctor` says what to install. The browser's own agent keeps it and tells."""
+    without = set[str]() if driver_installed() or preset.prompt is browser.PROMPT else {"browser_use"}
+    return tuple(name for name in preset.tools if name not in without)
 
 
 def _seeing(source: StateSource, model: Model) -> StateSource:

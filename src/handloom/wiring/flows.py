@@ -67,7 +67,7 @@ class SettingsWorkers:
     own_planner: Planner | None = None
     _models: dict[str, Model] = field(default_factory=dict[str, Model])
 
-    @cached_property
+    @property
     def planner(self) -> Planner:
         return self.own_planner or planner_of(self)
 
@@ -172,7 +172,10 @@ async def reopened(
 
 def _said(plan: Plan, values: Mapping[str, Any]) -> str:
     """What a person says by starting a flow: what it is for, and the values they give. The policy takes a destination in it as one that the person has named."""
-    given = [f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    given = [
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in values.items()
+    ]
     return "\n".join([plan.description or plan.name, *given])
 
 

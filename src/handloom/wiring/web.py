@@ -30,9 +30,9 @@ def web_tools(settings: Settings, model: Model | None) -> tuple[Tool, ...]:
     extract = extractor(model) if model else None
     return (
         browser_tool(guard, browser_for(settings.browser), extract),
-        search_tool(_search(settings.search, settings.net), guard),
+        search_tool(_search(settings.search.model_dump_json(), settings.net.model_dump_json()), guard),
         fetch_tool(guard, extract),
-        document_tool(guard, extract),
+        document_tool(extract),
     )
 
 
@@ -53,9 +53,10 @@ def browser_for(table: BrowserTable) -> BrowserSettings:
 
 
 @lru_cache(maxsize=8)
-def _search(settings: SearchSettings, net: NetSettings) -> Search:
-    """One for a process, so that an engine which rests does so for all its runs."""
-    return Search([engine_for(name, settings, guard_for(net)) for name in settings.engines or _there(settings)])
+def _search(search: str, net: str) -> Search:
+    """One for a process and its settings, so that an engine which rests does so for all its runs."""
+    settings, guard = SearchSettings.model_validate_json(search), guard_for(NetSettings.model_validate_json(net))
+    return Search([engine_for(name, settings, guard) for name in settings.engines or _there(settings)])
 
 
 def engine_for(name: str, settings: SearchSettings, guard: Guard) -> Engine:
