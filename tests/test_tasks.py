@@ -136,8 +136,6 @@ def test_a_typed_answer_has_its_form(solve: Solve) -> None:
         typed,
         {"schema.json": json.dumps(schema)},
     )
-        {"schema.json": json.dumps(schema)},
-    )
 
 
 def test_it_repairs_what_a_test_fails_on(solve: Solve) -> None:
@@ -146,7 +144,9 @@ def test_it_repairs_what_a_test_fails_on(solve: Solve) -> None:
 
     def repaired(tried: Attempt) -> bool:
         (tried.folder / "given.py").write_text(test, encoding="utf-8")
-        given = subprocess.run([sys.executable, "given.py"], cwd=tried.folder, capture_output=True, timeout=20, check=False)
+        given = subprocess.run(
+            [sys.executable, "given.py"], cwd=tried.folder, capture_output=True, timeout=20, check=False
+        )
         return given.returncode == 0 and tried.done.returncode == 0
 
     solve(

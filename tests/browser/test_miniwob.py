@@ -42,12 +42,14 @@ async def in_browsers(
 
 
 async def test_every_page_shows_something_to_act_on():
+    """Of all 130: those that oracles act on below need no further look."""
+
     async def look(episode: Episode) -> str:
         text = await episode.text()
         return "" if re.search(r"\[\d+\]\w+", text) else f"nothing in\n{text}"
 
-    outcomes = await in_browsers([(name, 1) for name in names()], look)
-    assert len(outcomes) == 130
+    outcomes = await in_browsers([(name, 1) for name in names() if name not in TRIED], look)
+    assert len(outcomes) + len(TRIED) == 130
     assert {place: said for place, said in outcomes.items() if said} == {}
 
 
