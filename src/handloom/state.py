@@ -87,7 +87,9 @@ class State:
     flow: Steps = field(default_factory=Steps)
     checkpoints: list[CheckpointMade] = field(default_factory=list[CheckpointMade])
     granted: set[str] = field(default_factory=set[str])  # tools that a person has allowed for this run
-    granted_tainted: set[str] = field(default_factory=set[str])  # those of them that were allowed when untrusted text had been read
+    granted_tainted: set[str] = field(
+        default_factory=set[str]
+    )  # those of them that were allowed when untrusted text had been read
     tainted: dict[str, None] = field(
         default_factory=dict[str, None]
     )  # tools whose untrusted results were read, in order
