@@ -7,9 +7,11 @@ Asserts the bounds: at most 700 tokens in the middle, none over 2,000.
 
 import argparse
 import asyncio
+import contextlib
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +104,14 @@ async def measured(session: BrowserSession, site: Site) -> None:
     assert max(sizes) <= MOST, sizes
 
 
+def family() -> Iterator[int]:
+    """The memory of each of the browser's processes."""
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "chrom" in each.name():
+                yield each.memory_info().rss
+
+
 async def soaked(session: BrowserSession, site: Site, count: int) -> None:
     """Navigations and clicks in turn; processes and memory at each tenth."""
     seen: list[tuple[int, float]] = []
@@ -109,8 +119,8 @@ async def soaked(session: BrowserSession, site: Site, count: int) -> None:
         await actions.navigate(session, f"{site.url}/{place % len(PAGES)}")
         await actions.click_at(session, 5, 5)
         if place % max(1, count // 10) == 0:
-            family = [each for each in psutil.Process().children(recursive=True) if "chrom" in each.name()]
-            seen.append((len(family), sum(each.memory_info().rss for each in family) / 1e6))
+            sizes = list(family())
+            seen.append((len(sizes), sum(sizes) / 1e6))
     print("processes and MB over", count, "navigations:", ", ".join(f"{number}/{size:.0f}" for number, size in seen))
     assert seen[-1][0] <= seen[1][0] + 2, seen
     assert seen[-1][1] <= 1.5 * seen[1][1], seen
