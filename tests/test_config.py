@@ -134,7 +134,21 @@ def test_a_key_comes_from_its_variable_or_its_command() -> None:
 
 def test_the_schema_of_the_file_covers_every_section() -> None:
     schema = config.Settings.model_json_schema()
-    assert set(schema["properties"]) == {"agent", "llm", "agents", "limits", "journal", "prices", "policy", "sandbox"}
+    assert set(schema["properties"]) == {
+        "agent",
+        "llm",
+        "agents",
+        "limits",
+        "journal",
+        "prices",
+        "policy",
+        "sandbox",
+        "net",
+        "browser",
+        "search",
+        "email",
+        "checkpoints",
+    }
     assert schema["additionalProperties"] is False
 
 

@@ -15,10 +15,10 @@ from handloom.events import Event, ModelReplied, RunEnded, ToolReturned
 from handloom.journal.sqlite import SqliteStore
 from handloom.testing.server import ScriptedServer, Step, call, reply
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(500)
 
 TURNS = 12
-POINTS = 8
+POINTS = 20
 
 
 def service(body: dict[str, object]) -> Step:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from handloom.agents import advice, context
+from handloom.agents.browsing import touches_web
 from handloom.agents.calls import MOST_CALLS, run_calls
 from handloom.agents.keeping import keep_after, keep_before
 from handloom.agents.output import Output
@@ -31,7 +32,8 @@ REMINDER = 300  # characters of the task that a next-step prompt may repeat
 class Agent:
     """A frozen recipe. `tools` may hold toolsets, which are read anew each turn; `values` fill the prompt's placeholders.
 
-    `output` binds the answer to a form. `max_messages` bounds the window in whole turns, `max_calls` the calls of a reply. `next_step_history="all"` shows every next-step prompt
+    `output` binds the answer to a form. `max_messages` bounds the window in whole turns, `max_calls` the calls of a reply.
+    `later` names tools that are offered once the run touches the web, since every turn pays for each. `next_step_history="all"` shows every next-step prompt
     to the model instead of the newest alone.
     """
 
@@ -44,6 +46,7 @@ class Agent:
     output: Output | None = None
     max_messages: int = 100
     max_calls: int = MOST_CALLS
+    later: frozenset[str] = frozenset()
     next_step_history: Literal["newest", "all"] = "newest"
 
     async def run(self, run: Run) -> Answer:
@@ -112,7 +115,8 @@ class Agent:
         found: dict[str, Tool] = {}
         for source in self.tools:
             for tool in [source] if isinstance(source, Tool) else await source.tools():
-                found.setdefault(tool.name, tool)
+                if tool.name not in self.later or touches_web(run):
+                    found.setdefault(tool.name, tool)
         if run.memory.has_short_results():
             found.setdefault(read_result.name, read_result)
         return found

@@ -1,5 +1,6 @@
 """Browsing: the state source that shows an agent the page, its tabs and what happened there, each turn while it uses the browser."""
 
+import re
 from dataclasses import dataclass
 
 from handloom.agents.sources import Snapshot
@@ -13,6 +14,18 @@ from handloom.toolbox.browse import NAME
 from handloom.toolbox.spotlight import Spotlight
 
 RECENT = 3  # replies without the browser after which an agent has left it
+
+
+_WEB = re.compile(
+    r"https?://|www\.|\b(?:browsers?|web ?(?:site|page)s?|online|internet)\b|网页|网站|浏览器|上网", re.IGNORECASE
+)
+WEB_TOOLS = frozenset({NAME, "web_search", "fetch"})
+
+
+def touches_web(run: Run) -> bool:
+    """Whether the task speaks of the web, or a tool has read it."""
+    task = run.memory.task
+    return bool(WEB_TOOLS & run.state.tools.keys()) or (task is not None and _WEB.search(task.text) is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

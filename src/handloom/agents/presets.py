@@ -12,12 +12,15 @@ from handloom.prompts import PromptTemplate, browser, data, manus, planning, swe
 
 @dataclass(frozen=True)
 class Preset:
-    """A prompt and the tools it was written for (every agent also gets `terminate`), what it sees each turn, and how many calls a reply may make."""
+    """A prompt and the tools it was written for (every agent also gets `terminate`), what it sees each turn, how many calls a reply may make, and which tools are offered
+    once the run touches the web.
+    """
 
     prompt: PromptTemplate
     tools: tuple[str, ...]
     sources: tuple[StateSource, ...] = (WorkspaceFiles(),)
     max_calls: int = MOST_CALLS
+    later: frozenset[str] = frozenset()
 
 
 WEB = ("browser_use", "web_search", "fetch", "read_document")
@@ -26,6 +29,7 @@ PRESETS: dict[str, Preset] = {
         manus.PROMPT,
         ("python_execute", "str_replace_editor", *WEB, "ask_human"),
         sources=(WorkspaceFiles(), Browsing()),
+        later=frozenset({"browser_use"}),
     ),
     "toolcall": Preset(toolcall.PROMPT, ("python_execute", "str_replace_editor", "ask_human")),
     "swe": Preset(swe.PROMPT, ("bash", "str_replace_editor"), sources=(WorkingPlace(),), max_calls=1),

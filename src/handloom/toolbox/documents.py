@@ -19,14 +19,7 @@ def document_tool(extract: Extract | None = None) -> Tool:
 
     @tool(name="read_document", effects={"read"}, repeatable=True, parallel=True, untrusted=True)
     async def read_document(path: str, context: ToolContext, start: int = 0, goal: str = "") -> ToolResult:
-        """Read the text of a document in the workspace: PDF, docx, xlsx, csv, html, text.
-
-        Args:
-            path: Relative to the workspace.
-            context: Filled by handloom.
-            start: First character to show.
-            goal: What to look for; the answer is given instead of the text.
-        """
+        """Read a document of the workspace (PDF, docx, xlsx, csv, html) as text from character `start`, or the answer to `goal` in it."""
         spotlight = await context.resource(Spotlight, Spotlight.start)
         text = await _from_file(context, path)
         if goal:

@@ -32,14 +32,7 @@ def fetch_tool(guard: Guard | None = None, extract: Extract | None = None) -> To
 
     @tool(name="fetch", effects={"network_send"}, repeatable=True, parallel=True, untrusted=True, destinations=("url",))
     async def fetch(url: str, context: ToolContext, start: int = 0, goal: str = "") -> ToolResult:
-        """Read a web page or document (HTML, PDF, Word, Excel, text) as Markdown.
-
-        Args:
-            url: An http or https address.
-            start: First character to show of a long page.
-            goal: What to look for; the answer is given instead of the page.
-            context: Filled by handloom.
-        """
+        """Read a web page or document (PDF, Word, Excel) as Markdown from character `start`, or the answer to `goal` in it."""
         spotlight = await context.resource(Spotlight, Spotlight.start)
         answer = await get(url, guard)
         text = await _read(answer)

@@ -72,16 +72,7 @@ def search_tool(search: Search, guard: Guard | None = None) -> Tool:
         country: Code = "",
         fetch_content: bool = False,  # noqa: FBT001,FBT002 - a parameter of the tool, which the model names
     ) -> ToolResult:
-        """Search the web; gives titles, addresses and short texts.
-
-        Args:
-            query: Words to search for.
-            context: Filled by handloom.
-            num_results: How many results.
-            lang: Such as en or zh.
-            country: Such as us or cn.
-            fetch_content: Show the beginning of the first pages too.
-        """
+        """Search the web. `lang` is like zh, `country` like cn; `fetch_content` shows how the first pages begin."""
         spotlight = await context.resource(Spotlight, Spotlight.start)
         engine, hits, reasons = await search.find(Query(query, num_results, lang, country))
         pages: list[str] = []

@@ -74,6 +74,7 @@ def build_agent(
         values={"directory": str(workspace), "instructions": _quoted(instructions)},
         sources=tuple(_seeing(source, model) for source in preset.sources),
         max_calls=preset.max_calls,
+        later=frozenset() if changes and changes.tools is not None else preset.later,
         output=output,
     )
 
