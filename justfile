@@ -12,7 +12,6 @@ default:
 sync:
     uv venv --quiet --allow-existing
     uv pip sync --quiet requirements.lock
-    uv pip install --quiet --no-deps agentdojo==0.1.35  # its suites alone are used, and none of its thirty dependencies
     uv pip install --quiet --no-deps --editable .
 
 # Format, lint, types, layers.
@@ -40,6 +39,7 @@ bench: sync
     {{run}} python bench/sandbox.py
     {{run}} python bench/soak.py --calls 300
     {{run}} python bench/injections.py
+    {{run}} python bench/pages.py
 
 # The tests of the sandbox once more, as a user without rights; run as root.
 test-unprivileged: sync
