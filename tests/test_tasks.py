@@ -136,21 +136,3 @@ def test_a_typed_answer_has_its_form(solve: Solve) -> None:
         typed,
         {"schema.json": json.dumps(schema)},
     )
-
-
-def test_it_repairs_what_a_test_fails_on(solve: Solve) -> None:
-    test = 'from calc import add\n\nassert add(2, 3) == 5, f"add(2, 3) gave {add(2, 3)}"\nprint("all tests pass")\n'
-    words = "The test test_calc.py fails. Find the mistake in calc.py and correct it so that the test passes."
-
-    def repaired(tried: Attempt) -> bool:
-        (tried.folder / "given.py").write_text(test, encoding="utf-8")
-        given = subprocess.run(
-            [sys.executable, "given.py"], cwd=tried.folder, capture_output=True, timeout=20, check=False
-        )
-        return given.returncode == 0 and tried.done.returncode == 0
-
-    solve(
-        (words,),
-        repaired,
-        {"calc.py": 'def add(a, b):\n    """The sum of a and b."""\n    return a - b\n', "test_calc.py": test},
-    )

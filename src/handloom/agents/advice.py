@@ -98,7 +98,7 @@ def challenge(memory: Memory, most: int) -> str:
         return ""
     match last:
         case None if not asked:
-            return "You have not checked this: no code was run and no file was written. Do the task with code now."
+            return "You have not checked this: no code was run and no file was written, so nothing has changed. Do the task now. To change a file, write the whole file: %%writefile and its name in the first line."
         case Message(ok=False, text=text):
             return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{text[-300:]}"
         case Message(silent=True, text=text):

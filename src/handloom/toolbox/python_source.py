@@ -166,9 +166,18 @@ def hint(error: BaseException) -> str:
             return "\nWrite each statement on a line of its own, with real line breaks and indentation."
         case NameError(name=str(name)) if name in sys.stdlib_module_names:
             return f"\nWrite `import {name}` first."
+        case NameError(name=str(name)) if home := _home_of(name):
+            return f"\nIt is defined in {home.name}: write `from {home.stem} import {name}` first. To change it, write the whole file with %%writefile {home.name}."
         case NameError():
             return "\nNo code has set it. What another tool showed is not in Python: read the file, or define it first."
         case FileNotFoundError():
             return f"\nFiles here: {', '.join(sorted(path.name for path in Path().iterdir())[:20]) or 'none'}"
         case _:
             return ""
+
+
+def _home_of(name: str) -> Path | None:
+    """The program of the working directory that defines a function or class of this name, where one does."""
+    definition = re.compile(rf"^(?:async def|def|class) {re.escape(name)}\b", re.MULTILINE)
+    programs = (path for path in sorted(Path().glob("*.py"))[:50] if path.stem.isidentifier())
+    return next((path for path in programs if definition.search(path.read_text("utf-8", "replace"))), None)

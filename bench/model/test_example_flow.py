@@ -1,4 +1,4 @@
-"""The example flow on the embedded model, offline: judged by the mail that arrives, within a bounded time."""
+"""The example flow on the embedded model, offline: judged by the mail that arrives, within a bounded time. Run: PYTHONPATH=tests/flow pytest bench/model."""
 
 import json
 import os
