@@ -74,3 +74,12 @@ def test_no_line_breaks_the_reader(line: str) -> None:
     plain = commands.plain(line.encode("utf-8", "replace").decode())
     assert plain is None or all(isinstance(words, tuple) for words in plain)
     assert isinstance(commands.every(line.encode("utf-8", "replace").decode()), list)
+
+
+def test_letters_beyond_ascii_are_letters_wherever_they_stand() -> None:
+    """The grammar's scanner reads past the end of a table for them, so they are not shown to it."""
+    for char in ("é", "中", "\u2028", "\U0001f600", "\U0010ffff"):
+        for form in ("{}", "${}", "${{{}}}", "<<{}\n{}", "'{}", "$({})", "{}=1", "[[ {} ]]", "`{}`", "#{}", "%{}~{}"):
+            commands.every(form.format(char, char) * 50)
+    assert commands.plain("rm 报告.md 'b 😀' \"é\"") == [("rm", "报告.md", "b 😀", "é")]
+    assert commands.every("echo $(rm 😀)") == [("echo", "$(rm 😀)"), ("rm", "😀")]

@@ -1,5 +1,6 @@
 """A shell line as its simple commands, read by a grammar of bash and not by guessing at quotes."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,42 +22,60 @@ _QUIET = {
 Words = tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line with its tree. The grammar's scanner is C that looks letters up in a table for ASCII, and crashes beyond it; to bash all of those are letters."""
+
+    text: str
+    root: "Node"
+
+    @classmethod
+    def read(cls, text: str) -> "_Line":
+        ascii_text = "".join(char if char < "\x80" else "x" for char in text)
+        return cls(text, _parser().parse(ascii_text.encode()).root_node)
+
+    def of(self, node: "Node") -> str:
+        """What stands there."""
+        return self.text[node.start_byte : node.end_byte]
+
+
 def plain(line: str) -> list[Words] | None:
     """The simple commands of a line that is nothing but simple commands; None for any other line, also for one that is no bash."""
-    root = _parser().parse(line.encode()).root_node
-    if root.has_error:
+    read = _Line.read(line)
+    if read.root.has_error:
         return None
     found: list[Words] = []
-    return found if _collect(root, found) else None
+    return found if _collect(read, read.root, found) else None
 
 
 def every(line: str) -> list[Words]:
     """Each command that stands anywhere in the line, substitutions included; words that are not literal are left as they are written."""
     found: list[Words] = []
-    waiting = [_parser().parse(line.encode()).root_node]
+    read = _Line.read(line)
+    waiting = [read.root]
     while waiting:
         node = waiting.pop()
         waiting += reversed(node.children)
         if node.type == "command":
-            found.append(_beyond_wrappers(tuple(_literal(part) or _text(part) for part in _parts(node))))
+            found.append(_beyond_wrappers(tuple(_literal(read, part) or read.of(part) for part in _parts(node))))
     return found
 
 
-def _collect(node: "Node", found: list[Words]) -> bool:
+def _collect(line: _Line, node: "Node", found: list[Words]) -> bool:
     match node.type:
         case "command":
-            words = [_literal(part) for part in _parts(node)]
+            words = [_literal(line, part) for part in _parts(node)]
             if any(word is None for word in words) or any(_is_assignment(child) for child in node.children):
                 return False
             found.append(tuple(word for word in words if word is not None))
             return True
         case "redirected_statement":
             return all(
-                _text(child).strip() in _QUIET if child.type == "file_redirect" else _collect(child, found)
+                line.of(child).strip() in _QUIET if child.type == "file_redirect" else _collect(line, child, found)
                 for child in node.children
             )
         case kind:
-            return kind in _JOINTS and all(_collect(child, found) for child in node.children)
+            return kind in _JOINTS and all(_collect(line, child, found) for child in node.children)
 
 
 def _parts(command: "Node") -> "list[Node]":
@@ -73,9 +92,9 @@ def _is_assignment(node: "Node") -> bool:
     return node.type == "variable_assignment"
 
 
-def _literal(node: "Node") -> str | None:
+def _literal(line: _Line, node: "Node") -> str | None:
     """The text that bash would pass on; None where it depends on anything."""
-    text = _text(node)
+    text = line.of(node)
     match node.type:
         case "word" | "number":
             bare = text.replace("\\", "")
@@ -83,10 +102,10 @@ def _literal(node: "Node") -> str | None:
         case "raw_string":
             return text[1:-1]
         case "string":
-            plain = all(child.type in ('"', "string_content") for child in node.children)
-            return text[1:-1] if plain and "\\" not in text else None
+            is_plain = all(child.type in ('"', "string_content") for child in node.children)
+            return text[1:-1] if is_plain and "\\" not in text else None
         case "concatenation":
-            parts = [_literal(child) for child in node.children]
+            parts = [_literal(line, child) for child in node.children]
             return None if any(part is None for part in parts) else "".join(part or "" for part in parts)
         case _:
             return None
@@ -115,10 +134,6 @@ _WRAPPERS = {
     "builtin",
     "stdbuf",
 }
-
-
-def _text(node: "Node") -> str:
-    return (node.text or b"").decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=1)
