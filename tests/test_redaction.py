@@ -5,6 +5,8 @@ import copy
 import json
 import logging
 import pickle
+import subprocess
+import sys
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -100,3 +102,12 @@ def test_logs_lose_known_values_and_the_shapes_of_keys() -> None:
     log.removeHandler(handler)
     assert "failed with ***" in lines[0]
     assert "'*** and ***'" in lines[0]
+
+
+def test_what_a_command_logs_loses_them_too() -> None:
+    code = (
+        "import logging; from handloom.cli.work import redact_logs; from handloom.redaction import Redactor; "
+        "redact_logs(Redactor.of('known-value-1')); logging.getLogger('handloom.x').warning('it is %s', 'known-value-1')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "it is ***\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from handloom.cli.ids import MANY, find
 from handloom.errors import ConfigError
 from handloom.events import Event, PlanMade, QuestionAsked, StepEnded, encode
 from handloom.messages import ImagePart, Json, is_object
+from handloom.redaction import LogFilter, Redactor
 from handloom.runs import RunResult
 from handloom.state import Question
 from handloom.views.console import LiveView, PlainView
@@ -169,6 +171,7 @@ class Desk:
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         loop.add_signal_handler(signal.SIGTERM, self._terminate, task)
         async with opened() as session:
+            redact_logs(session.run.safety.redactor)
             loop.add_signal_handler(signal.SIGINT, self._interrupt, session, task)
             return await session.complete()
 
@@ -218,6 +221,13 @@ class Desk:
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def redact_logs(redactor: Redactor) -> None:
+    """Take known secrets, and what has the shape of a key, out of all that is logged from here on."""
+    for handler in (*logging.getLogger().handlers, logging.lastResort):
+        if handler is not None:
+            handler.addFilter(LogFilter(redactor))
 
 
 async def _terminal_line() -> str:

@@ -12,8 +12,6 @@ from handloom.flow.problems import Path, Problem, meant
 from handloom.messages import Json, is_list, is_object
 from handloom.plans import Plan
 
-SUFFIXES = (".yaml", ".yml", ".json")
-
 
 def load(path: File) -> tuple[Plan, yaml.Document]:
     """The plan of a file, with the places of its parts. Raises: FlowError."""

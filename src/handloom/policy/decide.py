@@ -9,7 +9,6 @@ from handloom.messages import Json, is_list, is_object
 from handloom.policy.policy import Do, Policy, Rule, strictest
 
 HARMLESS = frozenset({"read"})
-INSIDE = frozenset({"read", "write_workspace", "execute"})  # what a sandbox holds
 OUTSIDE = frozenset({"network_send", "external"})
 
 
