@@ -23,9 +23,9 @@ def anyio_backend() -> str:
 # The embedded model, for tests marked `model`.
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local_server() -> Iterator[LocalServer]:
-    """The bundled model, once for all tests; its file is kept between runs."""
+    """The bundled model, once for the tests of a module, so that no other module sees its process; its file is kept between runs."""
     if not installed():
         pytest.skip("the extra `local` is not installed")
     path = locate("local", Path(tempfile.gettempdir()) / "handloom-tests")

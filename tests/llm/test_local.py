@@ -1,5 +1,4 @@
 import hashlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -147,27 +146,30 @@ def test_a_cache_that_cannot_be_made_is_said(site, cache):
         assemble(cache, weights=made_of(WHOLE))
 
 
-def _assemble_elsewhere(site, cache, barrier, written):
-    sys.path.insert(0, site)
-    barrier.wait()
-    assemble(Path(cache), lambda *_: written.put(os.getpid()), weights=made_of(WHOLE))
+ELSEWHERE = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from handloom.llm.local import assemble
+from test_local import WHOLE, made_of
+
+input()  # both start at once
+assemble(Path(sys.argv[3]), lambda done, _: print(done, flush=True), weights=made_of(WHOLE))
+"""
 
 
 def test_of_two_processes_one_assembles(site, cache):
     install(site, PIECES)
-    context = multiprocessing.get_context("spawn")
-    barrier, written = context.Barrier(2), context.Queue()
-    processes = [
-        context.Process(target=_assemble_elsewhere, args=(str(site), str(cache), barrier, written)) for _ in range(2)
-    ]
+    command = [sys.executable, "-c", ELSEWHERE, str(site), str(Path(__file__).parent), str(cache)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for process in processes:
-        process.start()
-    writers = {written.get(timeout=30) for _ in PIECES}
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert len(writers) == 1
-    assert written.empty()
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=30)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sorted(map(bool, told)) == [False, True]
+    assert "".join(told).split()[-1] == str(len(WHOLE))
     assert (cache / "models" / "fake-q4_k_m.gguf").read_bytes() == WHOLE
 
 
