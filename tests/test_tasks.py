@@ -136,3 +136,19 @@ def test_a_typed_answer_has_its_form(solve: Solve) -> None:
         typed,
         {"schema.json": json.dumps(schema)},
     )
+
+
+def test_it_repairs_a_failing_test(solve: Solve) -> None:
+    test = 'from calc import add\n\nassert add(2, 3) == 5, f"add(2, 3) gave {add(2, 3)}"\nprint("all tests pass")\n'
+
+    def repaired(tried: Attempt) -> bool:
+        """Judged with the test as it was given, whatever has become of it."""
+        (tried.folder / "given.py").write_text(test, encoding="utf-8")
+        return subprocess.run([sys.executable, "given.py"], cwd=tried.folder, check=False).returncode == 0
+
+    attempt = solve(
+        ("The test test_calc.py fails. Find the mistake in calc.py and correct it so that the test passes.",),
+        repaired,
+        {"calc.py": 'def add(a, b):\n    """The sum of a and b."""\n    return a - b\n', "test_calc.py": test},
+    )
+    assert attempt.done.returncode == 0

@@ -134,7 +134,7 @@ def test_the_actions_of_a_tool_bind_a_reply_to_the_arguments_of_one() -> None:
 async def test_an_end_before_anything_was_seen_is_questioned() -> None:
     result, model, messages = await play("It is 42.", calls(("work", {"n": 1})), "It is 1.")
     assert (result.answer, len(model.requests)) == ("It is 1.", 3)
-    assert "not checked" in next(message.text for message in messages if message.origin == "challenged")
+    assert "no code was run" in next(message.text for message in messages if message.origin == "challenged")
     result, _, _ = await play("Hello!", "Hello!")
     assert result.answer == "Hello!", "an answer that needs no look is given twice"
 

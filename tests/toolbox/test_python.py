@@ -616,7 +616,14 @@ async def test_a_written_program_is_tested_by_the_test_beside_it(python: Python,
     assert "AssertionError: -1" in wrong.text
     right = await python("%%writefile calc.py\ndef add(a, b):\n    return a + b")
     assert (right.ok, right.silent) == (True, False)
-    assert right.text == "(wrote calc.py; test_calc.py was run and passes:)\n通过"
+    assert (
+        right.text
+        == "(wrote calc.py; test_calc.py was run and passes:)\n通过\n(If that was the task, it is done: end with the answer.)"
+    )
+    again = await python("%%writefile calc.py\ndef add(a, b):\n    return a + b")
+    assert again.text.startswith(
+        "(calc.py held just this already, nothing has changed; test_calc.py was run and passes:)"
+    )
 
 
 async def test_test_functions_beside_a_written_program_are_run(python: Python, tmp_path: Path):

@@ -2,16 +2,29 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from handloom.errors import StuckError
 from handloom.memory import TERMINATE, Memory, Round
 from handloom.messages import Message, ToolCall
 
 NOTED, FORCED = 3, 4  # rounds with the same calls and results
+SETTLED = 2  # rounds that succeed with the same results after which a small model is asked for its answer
 SILENT = 2  # empty or cut replies in a row that are forgiven
 REJECTED = 2  # answers of the wrong form that are sent back
+SHOWN = 300  # characters of an error that are said again
+
+_FORM = """\
+To change a file, reply with its whole new text:
+```python
+%%writefile NAME.py
+...
+```"""
+_NOTHING_DONE = "Nothing has changed yet: no code was run and no file was written. Do the task now."
+_FAILED = "Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:"
 
 
-def note(memory: Memory) -> str:
+def note(memory: Memory, *, small: bool = False) -> str:
     """A word to the model before its next reply, or nothing. Raises: StuckError when words have not helped."""
     if memory.said_nothing():
         if silences(memory) > SILENT:
@@ -19,16 +32,18 @@ def note(memory: Memory) -> str:
         if memory.was_cut():
             return "Your reply was cut off at the length limit and nothing of it was used. Reply shorter: do a smaller step."
         return "Your reply was empty. Call a tool, or answer."
+    if small and settled(memory):
+        return "You have done this, and you have seen its result. End with the answer."
     count = repeats(memory.rounds())
     if count >= NOTED:
         return f"You have done the same {count} times with the same result. It will not change: use what you know, do something else, or terminate."
     return ""
 
 
-def withheld(memory: Memory) -> set[str]:
-    """Tools that are not offered for one turn, because the model calls them again and again against advice."""
+def withheld(memory: Memory, *, small: bool = False) -> set[str]:
+    """Tools that are not offered for one turn, because the model calls them again and again against advice, or does not see that it is done."""
     rounds = memory.rounds()
-    if repeats(rounds) < FORCED:
+    if repeats(rounds) < FORCED and not (small and settled(memory)):
         return set()
     return {name for name, *_ in rounds[-1]} - {TERMINATE}
 
@@ -76,6 +91,31 @@ def repeats(rounds: Sequence[Round]) -> int:
     return best
 
 
+def settled(memory: Memory) -> bool:
+    """Whether the latest calls, whatever they were, succeeded with the very results of those before: there is nothing new to see.
+
+    A large model may be waiting for something; a small one writes the same file again and again instead of ending.
+    """
+    rounds = memory.rounds()[-SETTLED:]
+    results = [[(result, ok) for _, _, result, ok in made] for made in rounds]
+    last = next((message for message in reversed(memory.messages) if message.role == "tool"), None)
+    return (
+        len(rounds) == SETTLED
+        and all(ok for _, ok in results[0])
+        and results.count(results[0]) == SETTLED
+        and last is not None
+        and not last.silent
+    )
+
+
+def ended(memory: Memory, reply: Message) -> Message:
+    """The reply, without calls that were withheld since all is done: its words are the answer then."""
+    calls = {call.name for call in reply.tool_calls}
+    if reply.text.strip() and settled(memory) and calls <= withheld(memory, small=True):
+        return msgspec.structs.replace(reply, tool_calls=())
+    return reply
+
+
 def silences(memory: Memory) -> int:
     """Replies at the end of memory that held nothing."""
     count = 0
@@ -98,13 +138,19 @@ def challenge(memory: Memory, most: int) -> str:
         return ""
     match last:
         case None if not asked:
-            return "You have not checked this: no code was run and no file was written, so nothing has changed. Do the task now. To change a file, write the whole file: %%writefile and its name in the first line."
+            return f"{_NOTHING_DONE} {_FORM}"
         case Message(ok=False, text=text):
-            return f"Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:\n{text[-300:]}"
+            return f"{_FAILED}\n{_tail(text)}\n{_FORM}"
         case Message(silent=True, text=text):
             return f"Not yet: your last call showed nothing. {text}\nLook at the result first: print the file, or run the test."
         case _:
             return ""
+
+
+def _tail(text: str) -> str:
+    """The end of a text, from the start of a line where it can be."""
+    tail = text[-SHOWN:]
+    return tail if len(text) <= SHOWN else tail.split("\n", 1)[-1]
 
 
 def must_act(memory: Memory) -> bool:

@@ -49,6 +49,11 @@ class Agent:
     later: frozenset[str] = frozenset()
     next_step_history: Literal["newest", "all"] = "newest"
 
+    @property
+    def small(self) -> bool:
+        """Whether the model is one that must be helped to begin and to end."""
+        return self.model.profile.challenges > 0
+
     async def run(self, run: Run) -> Answer:
         """Work until there is an answer. Raises: RunStoppedError, ModelError."""
         while (answer := await self.answer(run)) is None:
@@ -88,7 +93,7 @@ class Agent:
         request = Request(
             system=render(self.prompt.system, self.values),
             tools=offered,
-            withheld=frozenset(advice.withheld(run.memory) | ({TERMINATE} if act else set())),
+            withheld=frozenset(advice.withheld(run.memory, small=self.small) | ({TERMINATE} if act else set())),
             act=act,
             schema=self.output.schema if self.output and not offered else None,
             temperature=advice.temperature(run.memory, self.model.profile.temperature or 0.0),
@@ -126,7 +131,7 @@ class Agent:
         memory = run.memory
         if memory.messages and memory.messages[-1].origin in ("next_step", "rejected"):
             return
-        if note := advice.note(memory):
+        if note := advice.note(memory, small=self.small):
             await run.add(Message.user(note, origin="note"))
         template = next(
             (source.next_step for source in self.sources if source.next_step and source.in_use(run)),
@@ -152,8 +157,9 @@ class Agent:
     async def _ask(self, run: Run, request: Request) -> ModelReplied:
         window = tuple(run.memory.window(all_next_steps=self.next_step_history == "all"))
         reply = await run.unless_cancelled(self.model.complete(replace(request, messages=window), run.emit))
+        message = advice.ended(run.memory, reply.message) if self.small else reply.message
         return ModelReplied(
-            message=_numbered(reply.message, run.memory.calls_made, self.max_calls),
+            message=_numbered(message, run.memory.calls_made, self.max_calls),
             usage=reply.usage,
             model=reply.model,
             mode=reply.mode,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 MOST_JOINS = 100
 TEST_SECONDS, TEST_CHARS = 20, 1_500
+ENOUGH = "\n(If that was the task, it is done: end with the answer.)"
 DEFINED = "(defined for later calls; nothing was run and no file was written. To write it into a file, begin with %%writefile NAME)"
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
 _COMMAND = re.compile(r"^([ \t]*)!(.+)$", re.MULTILINE)
@@ -78,16 +79,24 @@ def write_file(name: str, text: str) -> Note:
     """What `%%writefile` does. The test that stands beside a program runs at once, which spares the turn that would run it."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    done = f"{name} held just this already, nothing has changed" if _holds(path, text) else f"wrote {name}"
     path.write_text(text, encoding="utf-8")
     if path.suffix != ".py":
-        return Note(f"(wrote {name})")
+        return Note(f"({done})")
     # Compiled code is taken for fresh when time (in seconds) and size are the same, which `a - b` and `a + b` are.
     Path(importlib.util.cache_from_source(str(path.absolute()))).unlink(missing_ok=True)
     test = path if path.name.startswith("test_") else path.with_name(f"test_{path.name}")
-    return _tested(name, test) if test.exists() else Note(f"(wrote {name}, but did not run it: !python {name} would)")
+    return _tested(done, test) if test.exists() else Note(f"({done}, but did not run it: !python {name} would)")
 
 
-def _tested(name: str, test: Path) -> Note:
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == text
+    except (OSError, ValueError):  # not there, or no text
+        return False
+
+
+def _tested(done: str, test: Path) -> Note:
     """The verdict of a test on the file that was just written."""
     import subprocess
 
@@ -98,15 +107,15 @@ def _tested(name: str, test: Path) -> Note:
     try:
         output, _ = run.communicate(timeout=TEST_SECONDS)
     except subprocess.TimeoutExpired:
-        return Note(f"(wrote {name}; {test} was run and did not end within {TEST_SECONDS} s)", ok=False)
+        return Note(f"({done}; {test} was run and did not end within {TEST_SECONDS} s)", ok=False)
     finally:  # an interrupt comes by here too
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
     said = output.decode("utf-8", "replace").strip()[-TEST_CHARS:]
-    verdict = "passes" if run.returncode == 0 else "fails"
-    text = f"(wrote {name}; {test} was run and {verdict}{':' if said else ''})\n{said}"
-    return Note(text.rstrip(), ok=run.returncode == 0, silent=False)
+    passed = run.returncode == 0
+    text = f"({done}; {test} was run and {'passes' if passed else 'fails'}{':' if said else ''})\n{said}"
+    return Note(text.rstrip() + ENOUGH * passed, ok=passed, silent=False)
 
 
 def _runner(source: str) -> list[str]:

@@ -71,7 +71,7 @@ def build_agent(
         prompt=preset.prompt,
         model=model,
         tools=(*extra, *chosen),
-        values={"directory": str(workspace), "instructions": _quoted(instructions)},
+        values={"directory": _directory(workspace, model), "instructions": _quoted(instructions)},
         sources=tuple(_seeing(source, model) for source in preset.sources),
         max_calls=preset.max_calls,
         later=frozenset() if changes and changes.tools is not None else preset.later,
@@ -83,6 +83,11 @@ def _usable(preset: Preset) -> tuple[str, ...]:
     """The tools of a preset without the browser where its package is missing: `handloom doctor` says what to install. The browser's own agent keeps it and tells."""
     without = set[str]() if driver_installed() or preset.prompt is browser.PROMPT else {"browser_use"}
     return tuple(name for name in preset.tools if name not in without)
+
+
+def _directory(workspace: Path, model: Model) -> str:
+    """How the prompt names the workspace. To a small model every word of the prompt is a nudge: with the path in it, what it does depends on where it was started."""
+    return "." if model.profile.tools is not None else str(workspace)
 
 
 def _seeing(source: StateSource, model: Model) -> StateSource:
