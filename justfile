@@ -21,8 +21,15 @@ check: sync
     {{run}} basedpyright
     {{run}} lint-imports
 
+# A browser and a font for the tests where the machine has none: Debian's as root, else Playwright's.
+browser: sync
+    @{{run}} python -c 'import sys; from handloom.browser.settings import BrowserSettings, program; sys.exit(not program(BrowserSettings()))' || \
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+      apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes chromium fonts-noto-cjk openssl >/dev/null; \
+    else {{run}} playwright install chromium; fi
+
 # All tests, those of the embedded model included.
-test *args: sync
+test *args: browser
     {{run}} pytest {{args}}
 
 # The tests that need no model: seconds, not minutes.

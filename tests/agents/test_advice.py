@@ -157,3 +157,32 @@ async def test_an_end_after_a_call_that_showed_nothing_is_questioned() -> None:
     run = await Run.start("task", store=MemoryStore(), workspace=Path("/"))
     result = await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(write, work)).run)
     assert result.answer == "written and seen"
+
+
+def doing(text: str, **more: object) -> Message:
+    return calls(("work", {"n": 1, **more}), text=text)
+
+
+async def test_a_small_model_that_does_the_same_again_is_asked_for_its_answer() -> None:
+    result, model, messages = await play(doing("first"), doing("second"), "all done", doing("never"))
+    assert (result.status, result.answer) == ("success", "all done")
+    assert [request.withheld for request in model.requests] == [frozenset(), frozenset(), {"work"}]
+    assert "End with the answer" in next(message.text for message in messages if message.origin == "note")
+
+
+async def test_its_words_are_the_answer_when_it_calls_even_then() -> None:
+    result, _, messages = await play(doing("first"), doing("second"), doing("It is done."), doing("never"))
+    assert (result.status, result.answer) == ("success", "It is done.")
+    assert sum(message.role == "tool" for message in messages) == 2
+
+
+async def test_a_large_model_may_wait_for_the_same_result() -> None:
+    result, model, _ = await play(doing(""), doing(""), doing(""), "waited", profile=Profile())
+    assert result.answer == "waited"
+    assert not any(request.withheld for request in model.requests)
+
+
+async def test_the_same_failure_again_is_no_answer() -> None:
+    result, *_ = await play(*[calls(("work", {"n": -1}), text="It is done.")] * 6)
+    assert result.status == "failed"
+    assert "did not change its way" in result.reason
