@@ -20,8 +20,10 @@ from handloom.events import (
     WarningRaised,
 )
 from handloom.flow.cache import FolderCache
+from handloom.flow.planner import ModelPlanner
 from handloom.flow.report import Report
 from handloom.flow.revision import Revision
+from handloom.flow.workers import AS_USUAL, Ask
 from handloom.llm.model import Request
 from handloom.llm.profiles import Profile
 from handloom.messages import Message
@@ -210,13 +212,13 @@ class Planner:
     def __init__(self, plan: Plan | None = None, changes: dict[str, Any] | None = None) -> None:
         self.plans, self.changes, self.goals = plan, changes, list[str]()
 
-    async def plan(self, goal: str, values: dict[str, Any], run: Run) -> Plan:
+    async def plan(self, goal: str, values: dict[str, Any], run: Run, ask: Ask = AS_USUAL) -> Plan:
         self.goals.append(goal)
         if self.plans is None:
             raise FlowError("no reasonable plan was found")
         return self.plans
 
-    async def replan(self, plan: Plan, failed: str, reason: str, run: Run) -> dict[str, Any]:
+    async def replan(self, plan: Plan, failed: str, reason: str, run: Run, ask: Ask = AS_USUAL) -> dict[str, Any]:
         self.goals.append(f"{failed}: {reason}")
         return self.changes or {}
 
@@ -230,6 +232,20 @@ async def test_a_plan_step_carries_out_what_a_planner_makes(desk: Desk) -> None:
     assert result.answer == "made!"
     assert planner.goals == ["make a 2"]
     assert state.step("p/x").output == "made"
+
+
+async def test_a_plan_step_is_planned_by_its_model_within_its_limits(desk: Desk) -> None:
+    model, asked = ScriptedModel(["no plan"] * 4), list[str]()
+
+    async def opened(name: str) -> ScriptedModel:
+        asked.append(name)
+        return model
+
+    desk.more["planner"] = ModelPlanner(model=opened, tools=lambda: {"work": "Work"})
+    result, _ = await desk.run("defaults: {limits: {max_turns: 2}}\nsteps:\n  p: {plan: x, model: large}")
+    assert asked == ["large"]
+    assert len(model.requests) == 2
+    assert "used up its limit of 2 turns" in result.reason
 
 
 async def test_a_plan_that_is_none_fails_the_step(desk: Desk) -> None:

@@ -57,7 +57,7 @@ class Desk:
         self.planner = ModelPlanner(model=self._open, tools=lambda: TOOLS, agents=["manus", "swe"], cache=cache)
         self.run: Run | None = None
 
-    async def _open(self) -> ScriptedModel:
+    async def _open(self, _: str) -> ScriptedModel:
         return self.model
 
     async def start(self) -> Run:

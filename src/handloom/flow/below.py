@@ -11,7 +11,7 @@ from handloom.events import PlanMade, PlanRevised
 from handloom.flow import check, files, inputs, spans, templates
 from handloom.flow.order import Order
 from handloom.flow.revision import Revision, revised
-from handloom.flow.workers import Planner
+from handloom.flow.workers import Ask, Planner
 from handloom.plans import Plan
 from handloom.runs import Run
 
@@ -20,7 +20,7 @@ MOST_REPLANS = 3
 
 
 async def plan_below(
-    order: Order, scopes: Iterable[str], around: check.Surroundings, planner: Planner | None, run: Run
+    order: Order, scopes: Iterable[str], around: check.Surroundings, planner: Planner | None, run: Run, ask: Ask
 ) -> PlanMade:
     """The plan that a step carries out. Raises: FlowError, and what the planner raises."""
     if sum(order.span.startswith(f"{scope}/") for scope in scopes if scope) >= DEEPEST:
@@ -35,14 +35,14 @@ async def plan_below(
     elif planner is None:
         raise FlowError("nobody is there to make plans while the flow runs; give the workers a planner")
     else:
-        plan = await planner.plan(_filled(order, step.plan or ""), given, run.child(f"{order.span}/plan"))
+        plan = await planner.plan(_filled(order, step.plan or ""), given, run.child(f"{order.span}/plan"), ask)
         check.check(plan, around)
         given = {name: value for name, value in given.items() if name in plan.inputs}
     return PlanMade(span=order.span, plan=plan.as_json(), inputs=inputs.complete(plan.inputs, given), folder=folder)
 
 
 async def replanned(
-    order: Order, reason: str, around: check.Surroundings, planner: Planner | None, run: Run
+    order: Order, reason: str, around: check.Surroundings, planner: Planner | None, run: Run, ask: Ask
 ) -> PlanRevised | None:
     """The planner's way around a step that failed; none when it knows none, or was asked too often. What has succeeded stays."""
     plan = order.known.plan
@@ -50,7 +50,7 @@ async def replanned(
         return None
     try:
         changes = await planner.replan(
-            Plan.model_validate(plan.plan), order.name, reason, run.child(f"{order.span}/plan")
+            Plan.model_validate(plan.plan), order.name, reason, run.child(f"{order.span}/plan"), ask
         )
     except (FlowError, ModelError):
         return None

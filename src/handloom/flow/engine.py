@@ -249,7 +249,16 @@ class Engine:
         """Begin the plan below a step, unless it has begun. It takes no slot, and it is settled when that plan ends."""
         if order.span not in self._progress.scopes:
             await self._take(
-                [await plan_below(order, self._progress.scopes, self._around, self._workers.planner, self.run)]
+                [
+                    await plan_below(
+                        order,
+                        self._progress.scopes,
+                        self._around,
+                        self._workers.planner,
+                        self.run,
+                        self._work.ask(order),
+                    )
+                ]
             )
         if order.timeout is not None:
             self._tasks.start_timer(order.span, self._expire(order, order.timeout))
@@ -264,7 +273,9 @@ class Engine:
                 self._stop(outcome.unavailable)
                 return
             if event is None and order.on_error == "replan" and not outcome.final:
-                event = await replanned(order, outcome.reason, self._around, self._workers.planner, self.run)
+                event = await replanned(
+                    order, outcome.reason, self._around, self._workers.planner, self.run, self._work.ask(order)
+                )
             event = event or verdict.of_failure(order, outcome.reason)
         await self._take([*outcome.events, event])
 

@@ -17,6 +17,7 @@ from handloom.flow import check, files, graph
 from handloom.flow.cache import StepCache
 from handloom.flow.draft import DraftStep, Form, read
 from handloom.flow.drafted import as_draft, drafted, instead_of
+from handloom.flow.workers import AS_USUAL, Ask
 from handloom.llm.model import Model, Request
 from handloom.llm.profiles import Profile
 from handloom.messages import Json, Message
@@ -44,18 +45,18 @@ Accept = Callable[[list[DraftStep]], T]
 class ModelPlanner:
     """A planner that asks a model. `tools` gives those that steps may use, with a line about each; `agents` are the names of agents.
 
-    `model` and `tools` are asked for at the first use. `cache` keeps plans by all that decides them; without one every plan is made anew.
+    `model` gives the model of a name, the planner's own for an empty one; `model` and `tools` are asked for at the first use. `cache` keeps plans by all that decides them; without one every plan is made anew.
     """
 
-    model: Callable[[], Awaitable[Model]]
+    model: Callable[[str], Awaitable[Model]]
     tools: Callable[[], Mapping[str, str]]
     agents: Sequence[str] = ()
     cache: StepCache | None = None
     most: int = MOST_STEPS
 
-    async def plan(self, goal: str, values: Json, run: Run) -> Plan:
+    async def plan(self, goal: str, values: Json, run: Run, ask: Ask = AS_USUAL) -> Plan:
         """The plan for a goal; `values` become its inputs. Raises: FlowError when no attempt was reasonable, ModelError."""
-        model = await self.model()
+        model = ask.paced(await self.model(ask.model))
         form, tools = self._form(model.profile), self._offered(model.profile)
         given = {name: value for name, value in values.items() if _type(value)}
 
@@ -73,7 +74,7 @@ class ModelPlanner:
 
     async def revise(self, plan: Plan, comment: str, run: Run) -> Plan:
         """The plan as a person wants it changed. What a draft cannot say stays with the steps of the same name. Raises: FlowError, ModelError."""
-        model = await self.model()
+        model = await self.model("")
         form, tools = self._form(model.profile), self._offered(model.profile)
 
         def accept(steps: list[DraftStep]) -> Plan:
@@ -89,9 +90,9 @@ class ModelPlanner:
         )
         return await self._asked(run, model, opening, form, accept)
 
-    async def replan(self, plan: Plan, failed: str, reason: str, run: Run) -> Json:
+    async def replan(self, plan: Plan, failed: str, reason: str, run: Run, ask: Ask = AS_USUAL) -> Json:
         """Steps that take the place of one that failed, the last under its name; nothing when the model knows none. Raises: FlowError, ModelError."""
-        model = await self.model()
+        model = ask.paced(await self.model(ask.model))
         needs = {name: step.needs for name, step in plan.steps.items()}
         before = graph.all_needs(failed, needs)
         earlier = [name for name in plan.steps if name in before]

@@ -17,7 +17,8 @@ from handloom.flow.order import Done, Failed, Order, Outcome
 from handloom.flow.pace import Gates, PacedModel
 from handloom.flow.shell import Ran
 from handloom.flow.values import environment
-from handloom.flow.workers import Job, Workers, single
+from handloom.flow.workers import Ask, Job, Workers, single
+from handloom.llm.model import Model
 from handloom.messages import Json, Message, ToolCall, ToolResult
 from handloom.plans import CacheRule
 from handloom.runs import Run
@@ -51,13 +52,23 @@ class Work:
                 outcome = await self._tool(order)
         return self._with_artifacts(order, outcome) if isinstance(outcome, Done) else outcome
 
+    def ask(self, order: Order) -> Ask:
+        """How a planner asks for this step: like the step itself, so that its pace and its limits hold."""
+        return Ask(
+            model=(order.step.model or "") if order.step.plan is not None else "",
+            paced=lambda model: self._paced(order, model),
+        )
+
+    def _paced(self, order: Order, model: Model) -> PacedModel:
+        return PacedModel(model, self.gates.of(model.name), order.limits, lambda: order.so_far)
+
     # Prompts
 
     async def _prompt(self, order: Order) -> Outcome:
         step, defaults = order.step, order.defaults
         agent_name = step.agent or ("" if step.tools == [] else defaults.agent)
         opened = await self.workers.model(step.model or defaults.model, agent_name)
-        model = PacedModel(opened, self.gates.of(opened.name), order.limits, lambda: order.so_far)
+        model = self._paced(order, opened)
         output = Output.of(step.output) if step.output is not None else None
         system = self._text(order, step.system or defaults.system)
         tools = None if step.tools is None else tuple(step.tools)

@@ -1,6 +1,6 @@
 """Workers: who does the work of a flow. The engine asks for agents, tools, models and shells by name; `wiring` makes them of the settings, tests by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,14 +31,25 @@ class Job:
         return not self.agent and not self.tools
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """How a planner asks for a step: the model of this name, its own when empty; `paced` makes it wait its turn and count for the step."""
+
+    model: str = ""
+    paced: Callable[[Model], Model] = lambda model: model
+
+
+AS_USUAL = Ask()
+
+
 class Planner(Protocol):
     """Makes plans while a flow runs. What it asks of models is recorded under the run it is given."""
 
-    async def plan(self, goal: str, values: Json, run: Run) -> Plan:
+    async def plan(self, goal: str, values: Json, run: Run, ask: Ask = AS_USUAL) -> Plan:
         """The plan that a `plan` step carries out; `values` are its `with`. Raises: FlowError when none is reasonable."""
         ...
 
-    async def replan(self, plan: Plan, failed: str, reason: str, run: Run) -> Json:
+    async def replan(self, plan: Plan, failed: str, reason: str, run: Run, ask: Ask = AS_USUAL) -> Json:
         """Changes of a plan in which a step has failed, as `plan.revised` takes them: steps by name, null for those that go; nothing when it knows no way."""
         ...
 

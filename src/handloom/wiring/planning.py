@@ -49,10 +49,10 @@ def planner_of(workers: "SettingsWorkers", *, keep: bool = True) -> ModelPlanner
     """The planner of the settings: its model is that of the workers, or `[llm.planner]`; it plans with the tools and agents that there are."""
     loaded, given = workers.loaded, workers.given
 
-    async def model() -> Model:
+    async def model(name: str) -> Model:
         is_chosen = given.model is not None or bool(workers.model_name)
-        name = PLANNER if PLANNER in loaded.settings.llm.named and not is_chosen else ""
-        return await workers.model(name, AGENT)
+        own = PLANNER if PLANNER in loaded.settings.llm.named and not is_chosen else ""
+        return await workers.model(name or own, AGENT)
 
     def tools() -> dict[str, str]:
         return {name: tool.description.split("\n")[0][:200] for name, tool in workers.tools.items()}
