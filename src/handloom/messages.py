@@ -62,33 +62,6 @@ class ToolCall(Value, frozen=True):
         return self.raw or msgspec.json.encode(self.arguments).decode()
 
 
-class ToolResult(Value, frozen=True):
-    """What a tool gave back. `ok` tells success from failure; the words of the text never do.
-
-    `silent` says that the tool had nothing to show and `text` only says so. `spill` names a file of the run's folder that holds the complete text
-    when `text` is cut. `untrusted` says that strangers wrote it (a web page, say).
-    """
-
-    text: str = ""
-    ok: bool = True
-    silent: bool = False
-    images: tuple[ImagePart, ...] = ()
-    spill: str = ""
-    untrusted: bool = False
-
-
-class ToolSpec(Value, frozen=True):
-    """A tool as the model sees it; `parameters` is a JSON Schema of type object.
-
-    `variants`, for a tool with actions, are narrower schemas of which arguments fit one: decoders are bound to them where they can be.
-    """
-
-    name: str
-    description: str
-    parameters: Json
-    variants: tuple[Json, ...] = ()
-
-
 class Usage(Value, frozen=True):
     """Tokens of one or many model calls; `cached_tokens` are part of `prompt_tokens`. `cost` is in USD, 0 where no price is known."""
 
@@ -110,6 +83,34 @@ class Usage(Value, frozen=True):
             cost=self.cost + other.cost,
             calls=self.calls + other.calls,
         )
+
+
+class ToolResult(Value, frozen=True):
+    """What a tool gave back. `ok` tells success from failure; the words of the text never do.
+
+    `silent` says that the tool had nothing to show and `text` only says so. `spill` names a file of the run's folder that holds the complete text
+    when `text` is cut. `untrusted` says that strangers wrote it (a web page, say). `usage` is what the tool itself asked of a model.
+    """
+
+    text: str = ""
+    ok: bool = True
+    silent: bool = False
+    images: tuple[ImagePart, ...] = ()
+    spill: str = ""
+    untrusted: bool = False
+    usage: Usage = Usage()
+
+
+class ToolSpec(Value, frozen=True):
+    """A tool as the model sees it; `parameters` is a JSON Schema of type object.
+
+    `variants`, for a tool with actions, are narrower schemas of which arguments fit one: decoders are bound to them where they can be.
+    """
+
+    name: str
+    description: str
+    parameters: Json
+    variants: tuple[Json, ...] = ()
 
 
 class Message(Value, frozen=True):

@@ -174,6 +174,7 @@ class State:
                 count.calls += 1
                 count.failed += not event.result.ok
                 count.seconds += event.seconds
+                self.usage += event.result.usage
                 if event.result.untrusted:
                     self.tainted[event.call.name] = None
             case CheckpointMade():

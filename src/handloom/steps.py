@@ -18,6 +18,7 @@ from handloom.events import (
     StepStarted,
     StepStatus,
     StepSummarised,
+    ToolReturned,
 )
 from handloom.messages import Json, Usage
 
@@ -95,9 +96,9 @@ class Steps:
             case PlanRevised():
                 self._revise(event)
             case ModelReplied(usage=usage) | ContextCompacted(usage=usage):
-                if span := self.of(event.span):
-                    self.steps[span].usage += usage
-                    self.steps[span].requests += isinstance(event, ModelReplied)
+                self._spend(event.span, usage, requests=isinstance(event, ModelReplied))
+            case ToolReturned(result=result):
+                self._spend(event.span, result.usage)
             case QuestionAsked(span=span):
                 step = self.steps.setdefault(self.of(span) or span, StepState())
                 step.status = step.status if step.is_over else "waiting"
@@ -108,6 +109,12 @@ class Steps:
                     step.status = "running" if step.under_way else "pending"
             case _:
                 pass
+
+    def _spend(self, span: str, usage: Usage, *, requests: int = 0) -> None:
+        """Count what was asked of a model for the step that it was asked for."""
+        if (usage.calls or requests) and (span := self.of(span)):
+            self.steps[span].usage += usage
+            self.steps[span].requests += requests
 
     def _apply_step(self, event: Event) -> None:
         step = self.steps.get(event.span)

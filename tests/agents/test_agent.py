@@ -13,7 +13,7 @@ from handloom.journal import MemoryStore
 from handloom.llm.model import Request
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Dialect, Profile, ToolMode
-from handloom.messages import ImagePart, Message
+from handloom.messages import ImagePart, Message, ToolResult, Usage
 from handloom.prompts import PromptTemplate, browser, manus, toolcall
 from handloom.runs import Limits, Run, RunResult
 from handloom.testing.models import ScriptedModel, calls, finish
@@ -390,3 +390,19 @@ async def test_an_answer_of_the_wrong_form_is_asked_for_by_its_schema_alone() ->
         (False, True),
     ]
     assert model.requests[2].messages[-1].origin == "rejected"
+
+
+async def test_what_a_tool_asks_of_a_model_counts_for_the_run() -> None:
+    @tool
+    def costly() -> ToolResult:
+        """Ask another model."""
+        return ToolResult(text="found", usage=Usage(prompt_tokens=1_000, completion_tokens=9, cost=0.5, calls=1))
+
+    model = ScriptedModel([calls(("costly", {})), "found"])
+    agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(costly,))
+    store = MemoryStore()
+    run = await Run.start("t", store=store, workspace=Path("/"))
+    result = await run.complete(agent.run)
+    own = sum(event.usage.prompt_tokens for event in store.read(run.id) if isinstance(event, ModelReplied))
+    assert result.usage.prompt_tokens == own + 1_000
+    assert result.usage.cost == 0.5

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handloom.errors import ToolError
-from handloom.messages import ToolResult
+from handloom.messages import ToolResult, Usage
 from handloom.net import Guard, get
 from handloom.net.guard import read_url
 from handloom.policy import Asked, Policy, decide
@@ -420,9 +420,9 @@ async def test_w9_a_page_cannot_write_the_mark_that_ends_it(tmp_path: Path):
 async def test_a_goal_is_answered_by_the_model_that_sees_the_page_alone(tmp_path: Path):
     asked: list[tuple[str, str]] = []
 
-    async def extract(text: str, goal: str) -> str:
+    async def extract(text: str, goal: str) -> tuple[str, Usage]:
         asked.append((text, goal))
-        return "it costs 12 euros"
+        return "it costs 12 euros", Usage(prompt_tokens=7, calls=1)
 
     with Site({"/": page("<p>The price is 12 euros.</p>")}) as site:
         async with FakeContext(tmp_path) as context:
@@ -430,6 +430,7 @@ async def test_a_goal_is_answered_by_the_model_that_sees_the_page_alone(tmp_path
     assert "it costs 12 euros" in result.text
     assert "The price is 12 euros." in asked[0][0]
     assert asked[0][1] == "the price"
+    assert result.usage == Usage(prompt_tokens=7, calls=1)
 
 
 async def test_lists_of_names_allow_and_deny(tmp_path: Path):

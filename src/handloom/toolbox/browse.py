@@ -10,7 +10,7 @@ from handloom.browser import BrowserSettings, actions
 from handloom.browser.session import BrowserSession
 from handloom.browser.settings import missing
 from handloom.errors import ToolError
-from handloom.messages import ToolResult
+from handloom.messages import ToolResult, Usage
 from handloom.net import Guard
 from handloom.toolbox.extract import Extract
 from handloom.toolbox.paging import piece
@@ -211,5 +211,5 @@ async def _extracted(
     session: BrowserSession, spotlight: Spotlight, extract: Extract | None, goal: str, start: int
 ) -> ToolResult:
     text = "\n".join(await session.text())
-    body = await extract(text[start:], goal) if goal and extract else piece(text, start)
-    return ToolResult(text=spotlight.around(body, session.address), untrusted=True)
+    body, usage = await extract(text[start:], goal) if goal and extract else (piece(text, start), Usage())
+    return ToolResult(text=spotlight.around(body, session.address), untrusted=True, usage=usage)

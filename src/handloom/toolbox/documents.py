@@ -3,7 +3,7 @@
 import asyncio
 
 from handloom.errors import ToolError
-from handloom.messages import ToolResult
+from handloom.messages import ToolResult, Usage
 from handloom.toolbox import document
 from handloom.toolbox.extract import Extract
 from handloom.toolbox.paging import piece
@@ -22,13 +22,14 @@ def document_tool(extract: Extract | None = None) -> Tool:
         """Read a document of the workspace (PDF, docx, xlsx, csv, html) as text from character `start`, or the answer to `goal` in it."""
         spotlight = await context.resource(Spotlight, Spotlight.start)
         text = await _from_file(context, path)
+        usage = Usage()
         if goal:
             if extract is None:
                 raise ToolError("there is no model to look for a goal; leave it out and read the text")
-            text, start = await extract(text[start:], goal), 0
+            (text, usage), start = await extract(text[start:], goal), 0
         if not text.strip():
             return ToolResult(text="the document has no text (scanned pages are images)", silent=True, untrusted=True)
-        return ToolResult(text=spotlight.around(piece(text, start), path), untrusted=True)
+        return ToolResult(text=spotlight.around(piece(text, start), path), untrusted=True, usage=usage)
 
     return read_document
 

@@ -3,7 +3,7 @@
 import re
 
 from handloom.errors import ToolError
-from handloom.messages import ToolResult
+from handloom.messages import ToolResult, Usage
 from handloom.net import Guard, Response, get
 from handloom.net.web import retry_after
 from handloom.toolbox import document
@@ -42,12 +42,13 @@ def fetch_tool(guard: Guard | None = None, extract: Extract | None = None) -> To
             raise_for(answer, text, spotlight)
         if not text.strip():
             head.append("the page is empty, or made by scripts: a browser may show more")
+        usage = Usage()
         if goal:
             if extract is None:
                 raise ToolError("there is no model to look for a goal; leave it out and read the page")
-            text, start = await extract(text[start:], goal), 0
+            (text, usage), start = await extract(text[start:], goal), 0
         body = spotlight.around(piece(text, start), answer.url)
-        return ToolResult(text="\n".join([*(f"({line})" for line in head), body]), untrusted=True)
+        return ToolResult(text="\n".join([*(f"({line})" for line in head), body]), untrusted=True, usage=usage)
 
     return fetch
 
