@@ -124,19 +124,17 @@ def test_small_models_are_offered_few_tools_unless_the_settings_say_otherwise(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = ScriptedModel([], profile=Profile(tools=frozenset({"python_execute"})))
-    names = [
-        tool.name
-        for tool in wiring.build_agent(config.load(), "manus", small, home).tools
-        if isinstance(tool, handloom.Tool)
-    ]
-    assert names == ["python_execute", "terminate"]
+
+    def names(agent: str) -> list[str]:
+        built = wiring.build_agent(config.load(), agent, small, home)
+        return [tool.name for tool in built.tools if isinstance(tool, handloom.Tool) and tool.name not in built.later]
+
+    assert names("manus") == ["python_execute", "terminate"]
+    assert wiring.build_agent(config.load(), "manus", small, home).later == {"browser_use", "web_search", "fetch"}
+    assert names("browser") == ["browser_use", "web_search", "fetch", "terminate"]
+    assert names("swe") == ["bash", "str_replace_editor", "terminate"], "without Python it does what it can"
     monkeypatch.setenv("HANDLOOM_AGENTS__MANUS__TOOLS", '["python_execute", "ask_human"]')
-    names = [
-        tool.name
-        for tool in wiring.build_agent(config.load(), "manus", small, home).tools
-        if isinstance(tool, handloom.Tool)
-    ]
-    assert names == ["python_execute", "ask_human", "terminate"]
+    assert names("manus") == ["python_execute", "ask_human", "terminate"]
 
 
 def test_the_default_tools_cost_few_tokens() -> None:

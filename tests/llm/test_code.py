@@ -121,3 +121,23 @@ def test_a_native_request_that_must_act_requires_a_tool() -> None:
     request = Request(messages=(Message.user("x"),), tools=TOOLS)
     assert "tool_choice" not in model.body(request)
     assert model.body(replace(request, act=True))["tool_choice"] == "required"
+
+
+@pytest.mark.anyio
+async def test_tools_with_actions_are_called_by_schema_and_code_in_a_fence() -> None:
+    async def ignore(_event: object) -> None: ...
+
+    action = replace(LOOK, name="browse", variants=(LOOK.parameters,))
+    said = [reply('{"name": "browse", "arguments": {"at": "门"}}'), reply("```python\nprint(1)\n```")]
+    with ScriptedServer(said) as server:
+        model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="code", dialect="qwen"))
+        messages = (Message.user("Look at the door."),)
+        bound = await model.complete(Request(system="s", messages=messages, tools=(PYTHON, action, END)), ignore)
+        fenced = await model.complete(Request(system="s", messages=messages, tools=TOOLS), ignore)
+        await model.aclose()
+    assert [(reply.mode, reply.message.tool_calls[0].name) for reply in (bound, fenced)] == [
+        ("structured", "browse"),
+        ("code", "python_execute"),
+    ]
+    assert "response_format" in server.requests[0].body
+    assert "response_format" not in server.requests[1].body

@@ -25,6 +25,11 @@ def code_tool(tools: Sequence[ToolSpec]) -> ToolSpec | None:
     return next((tool for tool in tools if tool.parameters.get("required") == ["code"]), None)
 
 
+def suits(tools: Sequence[ToolSpec]) -> bool:
+    """Whether this is the form for these tools: one of them runs code, and none has actions of its own, whose arguments are better bound than hoped for."""
+    return code_tool(tools) is not None and not any(tool.variants for tool in tools)
+
+
 def system_prompt(system: str, tools: Sequence[ToolSpec]) -> str:
     """The system prompt with the form of a reply behind it; `terminate` needs no mention, a plain answer ends the run."""
     runner = code_tool(tools)

@@ -42,8 +42,9 @@ class _CallDraft:
 
 @dataclass
 class _Draft:
-    """A reply while it streams in."""
+    """A reply of this mode while it streams in."""
 
+    mode: ToolMode
     text: list[str] = field(default_factory=list[str])
     thinking: list[str] = field(default_factory=list[str])
     calls: dict[int, _CallDraft] = field(default_factory=dict[int, _CallDraft])
@@ -135,18 +136,19 @@ class OpenAIModel:
     def body(self, request: Request) -> Json:
         """The request as the service gets it, without the streaming fields."""
         profile = self.profile
+        mode = self._mode_of(request)
         body: Json = {"model": self.name}
-        body["messages"] = self._messages(request)
+        body["messages"] = self._messages(request, mode)
         if not request.tools:
             if request.schema is not None and profile.json_schema:
                 body["response_format"] = _json_schema("answer", request.schema)
-        elif self._mode == "structured":
+        elif mode == "structured":
             body["response_format"] = _json_schema("call", structured.reply_schema(request.allowed, profile.dialect))
-        elif self._mode == "code":
+        elif mode == "code":
             body["stop"] = [code.STOP]
             if self._begins(request):
                 body["messages"] = [*body["messages"], {"role": "assistant", "content": code.START}]
-        elif self._mode == "native":
+        elif mode == "native":
             body["tools"] = wire.format_tools(request.allowed)
             if request.act:
                 body["tool_choice"] = "required"
@@ -160,12 +162,17 @@ class OpenAIModel:
 
     def _begins(self, request: Request) -> bool:
         """Whether the beginning of the reply is put into the model's mouth, so that it acts."""
-        able = self.endpoint.prefill and self._mode == "code"
-        return able and request.act and code.code_tool(request.tools) is not None
+        return self.endpoint.prefill and request.act and bool(request.tools) and self._mode_of(request) == "code"
 
-    def _messages(self, request: Request) -> list[Json]:
+    def _mode_of(self, request: Request) -> ToolMode:
+        """The mode of a request: code is the form for a tool that runs it, and where that is not what the tools are for, calls are bound by a schema."""
+        if self._mode == "code" and request.tools and not code.suits(request.tools):
+            return "structured" if self.profile.json_schema else "text"
+        return self._mode
+
+    def _messages(self, request: Request, mode: ToolMode) -> list[Json]:
         """The conversation in the form of the mode, also for requests without tools: what was said before keeps its form."""
-        match self._mode:
+        match mode:
             case "code":
                 return code.format_messages(request.system, request.messages, request.tools, self.profile)
             case "structured" | "text":
@@ -178,7 +185,7 @@ class OpenAIModel:
     async def _stream(self, request: Request, emit: Emit) -> _Draft:
         import openai
 
-        draft = _Draft()
+        draft = _Draft(self._mode_of(request))
         try:
             async with aclosing(self._chunks(self.body(request))) as chunks:
                 async for chunk in chunks:
@@ -236,7 +243,7 @@ class OpenAIModel:
             await emit(ModelDelta(text=thinking, channel="thinking"))
         if delta.content:
             draft.text.append(delta.content)
-            await emit(ModelDelta(text=delta.content, channel="calls" if self._mode == "structured" else "text"))
+            await emit(ModelDelta(text=delta.content, channel="calls" if draft.mode == "structured" else "text"))
         for piece in delta.tool_calls or ():
             await emit(ModelDelta(text=_take_call(piece, draft), channel="calls"))
 
@@ -278,7 +285,7 @@ class OpenAIModel:
         written = 0
         if not calls and request.tools and text.strip():
             text, calls, written = self._read_text(text, request)
-        mode = self._mode
+        mode = draft.mode
         if written and mode == "native":
             self._as_text += 1
             if self._as_text >= DISTRUST and self.profile.tool_mode == "auto":
@@ -299,14 +306,15 @@ class OpenAIModel:
 
     def _read_text(self, text: str, request: Request) -> tuple[str, list[ToolCall], int]:
         """(text, calls, how many were written as text although tools were offered natively)."""
-        if self._mode in ("structured", "text"):
+        mode = self._mode_of(request)
+        if mode in ("structured", "text"):
             try:
                 found = structured.read_reply(repair.read_object(text), self.profile.dialect)
             except repair.UnreadableError:
                 found = None
             if found:
                 return found[0], found[1], 0
-        if self._mode == "code":
+        if mode == "code":
             return *code.read_reply(text, request.tools), 0
         rest, calls = repair.recognise(text, request.tools)
         return rest, calls, len(calls)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from handloom.agents import Agent, Output, StateSource
-from handloom.agents.browsing import Browsing
+from handloom.agents.browsing import WEB_TOOLS, Browsing
 from handloom.agents.presets import PRESETS, Preset
 from handloom.browser.settings import driver_installed
 from handloom.config import Loaded, Settings
@@ -59,12 +59,13 @@ def build_agent(
     if preset is None:
         raise ConfigError(f"there is no agent {name!r}; there are: {', '.join(PRESETS)}")
     changes = loaded.settings.agents.get(name)
-    names = changes.tools if changes and changes.tools is not None else _usable(preset)
+    own = changes.tools if changes else None
+    names, later = (_usable(preset), preset.later) if own is None else (own, frozenset[str]())
     known = known_tools(output, loaded, model)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
-    if not (changes and changes.tools) and model.profile.tools is not None:
-        names = tuple(tool for tool in names if tool in model.profile.tools)
+    if own is None and model.profile.tools is not None:
+        names, later = _few(names, model.profile.tools)
     chosen = tuple(known[tool] for tool in dict.fromkeys((*names, "terminate")))
     return Agent(
         name=name,
@@ -74,7 +75,7 @@ def build_agent(
         values={"directory": _directory(workspace, model), "instructions": _quoted(instructions)},
         sources=tuple(_seeing(source, model) for source in preset.sources),
         max_calls=preset.max_calls,
-        later=frozenset() if changes and changes.tools is not None else preset.later,
+        later=later,
         output=output,
     )
 
@@ -88,6 +89,12 @@ def _usable(preset: Preset) -> tuple[str, ...]:
 def _directory(workspace: Path, model: Model) -> str:
     """How the prompt names the workspace. To a small model every word of the prompt is a nudge: with the path in it, what it does depends on where it was started."""
     return "." if model.profile.tools is not None else str(workspace)
+
+
+def _few(names: tuple[str, ...], wanted: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """What a small model is offered of an agent's tools, and which of these once it touches the web; all where it wants none of them."""
+    few = tuple(name for name in names if name in wanted | WEB_TOOLS) or names
+    return few, WEB_TOOLS if wanted & set(few) else frozenset()
 
 
 def _seeing(source: StateSource, model: Model) -> StateSource:
