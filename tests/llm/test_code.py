@@ -127,7 +127,7 @@ def test_a_native_request_that_must_act_requires_a_tool() -> None:
 async def test_tools_with_actions_are_called_by_schema_and_code_in_a_fence() -> None:
     async def ignore(_event: object) -> None: ...
 
-    action = replace(LOOK, name="browse", variants=(LOOK.parameters,))
+    action = ToolSpec(name="browse", description="Browse.", parameters=LOOK.parameters, variants=(LOOK.parameters,))
     said = [reply('{"name": "browse", "arguments": {"at": "门"}}'), reply("```python\nprint(1)\n```")]
     with ScriptedServer(said) as server:
         model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="code", dialect="qwen"))
