@@ -253,6 +253,19 @@ class TestOutput:
         assert "late\n[end of background output]\nagain" in result.text
         assert "later\n[end of background output]" in (await session("true")).text
 
+    async def test_all_that_a_job_printed_can_be_read_though_little_is_shown(self, tmp_path: Path):
+        async with FakeContext(tmp_path, sandbox="bwrap") as context:
+            await bash.run({"command": "(sleep 0.1; seq 3000) &"}, context)
+            await bash.run({"command": "sleep 0.5"}, context)
+            result = await bash.run({"command": "echo again"}, context)
+            whole = context.spill_file().read_text(encoding="utf-8")
+        assert result.spill
+        assert "more characters left out; read_result(" in result.text
+        assert "\n3000\n[end of background output]\nagain" in result.text
+        assert "\n1500\n" not in result.text
+        assert whole.startswith("again\n[background output of")
+        assert "\n1500\n" in whole
+
     @settings(max_examples=20)
     @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf"]), max_size=200))
     def test_text_comes_back_as_it_was_sent(self, text: str):

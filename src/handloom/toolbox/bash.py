@@ -93,20 +93,29 @@ class Outcome:
 
 def told(outcome: Outcome, command: str, context: ToolContext, limit: int) -> str:
     """What the model reads: what background jobs printed, the output, then what is to be known of its end and of the shell."""
-    parts = [f"[{note}]" for note in outcome.notes]
-    for job, printed in outcome.earlier:
-        parts.append(
-            f"[background output of `{_brief(job)}`]\n{_shown(printed, BACKGROUND_CHARS)}\n[end of background output]"
-        )
     whole = f'read_result("{context.call_id}") shows all'
-    spill = context.spill_file()
+    jobs = [_of_job(job, _shown(printed, RESULT_CHARS)) for job, printed in outcome.earlier]
     text = _shown(outcome.printed, limit, where=whole)
-    if not outcome.printed.lost and len(text) > limit:
-        spill.write_text(text, encoding="utf-8")
-        text = results.cut(text, limit, where=whole)
-    parts += [text] if text else []
-    parts += [f"[{note}]" for note in _end(outcome, command)]
-    return results.cut("\n".join(parts) or SILENT, MOST_CHARS)
+    late = any(len(job) > BACKGROUND_CHARS for job in jobs)
+    if late or (not outcome.printed.lost and len(text) > limit):
+        _spill(context.spill_file(), jobs if late else [], "" if outcome.printed.lost else text)
+    parts = [
+        *(f"[{note}]" for note in outcome.notes),
+        *(results.cut(job, BACKGROUND_CHARS, where=whole) for job in jobs),
+        *([results.cut(text, limit, where=whole)] if text else []),
+        *(f"[{note}]" for note in _end(outcome, command)),
+    ]
+    return results.cut("\n".join(parts) or SILENT, MOST_CHARS, where=whole if late else "")
+
+
+def _of_job(command: str, text: str) -> str:
+    return f"[background output of `{_brief(command)}`]\n{text}\n[end of background output]"
+
+
+def _spill(file: Path, jobs: list[str], text: str) -> None:
+    """Keep all of it: what the command printed, which may be in the file already, then what jobs of earlier commands did."""
+    with file.open("a", encoding="utf-8") as spill:
+        spill.write("\n".join(part for part in (text, *jobs) if part))
 
 
 def _end(outcome: Outcome, command: str) -> list[str]:
