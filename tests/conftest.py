@@ -23,11 +23,25 @@ def anyio_backend() -> str:
 # The embedded model, for tests marked `model`.
 
 
-@pytest.fixture(scope="module")
-def local_server() -> Iterator[LocalServer]:
-    """The bundled model, once for the tests of a module, so that no other module sees its process; its file is kept between runs."""
+@pytest.fixture(scope="session")
+def bundled() -> Path:
+    """The file of the bundled model; it is kept between runs of the tests."""
     if not installed():
         pytest.skip("the extra `local` is not installed")
-    path = locate("local", Path(tempfile.gettempdir()) / "handloom-tests")
-    with asyncio.run(LocalServer.start(path, n_ctx=8_192)) as server:
+    return locate("local", Path(tempfile.gettempdir()) / "handloom-tests")
+
+
+@pytest.fixture(scope="module")
+def local_server(bundled: Path) -> Iterator[LocalServer]:
+    """The bundled model, once for the tests of a module, so that no other module sees its process."""
+    with asyncio.run(LocalServer.start(bundled, n_ctx=8_192)) as server:
         yield server
+
+
+@pytest.fixture
+def model_home(bundled: Path, tmp_path: Path) -> Path:
+    """A HANDLOOM_HOME of its own, with the bundled model."""
+    home = tmp_path / "home"
+    (home / "cache").mkdir(parents=True)
+    (home / "cache" / "models").symlink_to(bundled.parent)
+    return home

@@ -10,25 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from handloom.config import Folders
 from handloom.events import RunEnded
 from handloom.journal.sqlite import SqliteStore
-from handloom.llm.local import BUNDLED
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1_000)]
 
 TRIES = 3
-
-
-@pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home of its own whose models are those that the machine has put together already."""
-    home = tmp_path_factory.mktemp("home")
-    made = Folders.of(os.environ).cache / "models"
-    if (made / BUNDLED.filename).exists():
-        (home / "cache").mkdir()
-        (home / "cache" / "models").symlink_to(made)
-    return home
 
 
 @dataclass(frozen=True)
@@ -44,7 +31,7 @@ class Attempt:
 
 
 @pytest.fixture
-def solve(home: Path, tmp_path: Path) -> "Solve":
+def solve(model_home: Path, tmp_path: Path) -> "Solve":
     """Try a task until it is solved, three times at most: a model of this size does not find its way each time."""
 
     def solve(
@@ -53,7 +40,7 @@ def solve(home: Path, tmp_path: Path) -> "Solve":
         files: Mapping[str, str] | None = None,
         turns: int = 8,
     ) -> Attempt:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HANDLOOM_HOME": str(home)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(model_home), "HANDLOOM_HOME": str(model_home)}
         command = [sys.executable, "-m", "handloom", "run", *words, "--max-turns", str(turns), "--timeout", "3m"]
         attempts: list[Attempt] = []
         for number in range(TRIES):
@@ -82,13 +69,13 @@ def solve(home: Path, tmp_path: Path) -> "Solve":
 Solve = Callable[..., Attempt]
 
 
-def test_it_computes(solve: Solve, home: Path) -> None:
+def test_it_computes(solve: Solve, model_home: Path) -> None:
     attempt = solve(
         ("How many days are there between 2024-02-10 and 2026-11-30?",),
         lambda tried: "1024" in tried.done.stdout.replace(",", ""),
     )
     assert attempt.done.returncode == 0
-    store = SqliteStore(home)
+    store = SqliteStore(model_home)
     assert any(isinstance(event, RunEnded) for event in store.read(store.recent(1)[0].id))
     store.close()
 

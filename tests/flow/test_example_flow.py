@@ -1,4 +1,4 @@
-"""The example flow on the embedded model, offline: judged by the mail that arrives, within a bounded time. Run: PYTHONPATH=tests/flow pytest bench/model."""
+"""The example flow on the embedded model, offline: judged by the mail that arrives, within a bounded time."""
 
 import json
 import os
@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from competitors import EXAMPLE, PRODUCTS, mailed, settings, site, values
 
-from handloom.config import Folders
-from handloom.llm.local import BUNDLED
 from handloom.testing.mail import MailServer
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1_800)]
@@ -18,23 +16,12 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(1_800)]
 TRIES = 2
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home of its own whose models are those that the machine has put together already."""
-    home = tmp_path_factory.mktemp("home")
-    made = Folders.of(os.environ).cache / "models"
-    if (made / BUNDLED.filename).exists():
-        (home / "cache").mkdir()
-        (home / "cache" / "models").symlink_to(made)
-    return home
-
-
-def test_the_example_runs_to_the_mail_on_the_embedded_model(home: Path, tmp_path: Path) -> None:
+def test_the_example_runs_to_the_mail_on_the_embedded_model(model_home: Path, tmp_path: Path) -> None:
     said: list[str] = []
     with site() as pages, MailServer() as post:
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("HANDLOOM_")},
-            **settings(pages, post, home),
+            **settings(pages, post, model_home),
         }
 
         def handloom(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -8,33 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from handloom.config import Folders
-from handloom.llm.local import BUNDLED
 from handloom.testing.site import Answer, Site, page, search_page
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1_200)]
 
 TRIES = 3
-TOOLS = '["browser_use", "web_search", "fetch"]'
 
 
-@pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home of its own whose models are those that the machine has put together already."""
-    home = tmp_path_factory.mktemp("home")
-    made = Folders.of(os.environ).cache / "models"
-    if (made / BUNDLED.filename).exists():
-        (home / "cache").mkdir()
-        (home / "cache" / "models").symlink_to(made)
-    return home
-
-
-def ran(home: Path, folder: Path, site: Site, task: str, turns: int = 14) -> str:
+def ran(model_home: Path, folder: Path, site: Site, task: str, turns: int = 14) -> str:
     """The answer of one run of the general agent, which may reach the site."""
     settings = f"""
-[agents.manus]
-tools = {TOOLS}
-
 [net]
 private = ["{site.host}"]
 
@@ -42,23 +25,18 @@ private = ["{site.host}"]
 engines = ["searxng"]
 searxng_url = "{site.url}"
 """
-    (home / "config.toml").write_text(settings, encoding="utf-8")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HANDLOOM_HOME": str(home)}
-    command = [
-        sys.executable,
-        "-m",
-        "handloom",
-        "run",
-        task,
-        "--json",
-        "--yes",
-        "--max-turns",
-        str(turns),
-        "--timeout",
-        "5m",
-    ]
+    (model_home / "config.toml").write_text(settings, encoding="utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(model_home), "HANDLOOM_HOME": str(model_home)}
+    folder.mkdir(exist_ok=True)
+    limits = ("--max-turns", str(turns), "--timeout", "5m")
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=360
+        [sys.executable, "-m", "handloom", "run", task, "--json", "--yes", *limits],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=360,
     )
     ended = [json.loads(line) for line in done.stdout.splitlines() if '"run.ended"' in line]
     return ended[-1].get("answer", "") if ended else done.stderr[-500:]
@@ -75,12 +53,12 @@ SHOP: dict[str, Answer] = {
 }
 
 
-def test_an_answer_three_clicks_deep_is_found(home: Path, tmp_path: Path):
+def test_an_answer_three_clicks_deep_is_found(model_home: Path, tmp_path: Path):
     for _ in range(TRIES):
         with Site(SHOP) as site:
             answer = ran(
-                home,
-                tmp_path,
+                model_home,
+                tmp_path / "work",
                 site,
                 f"Open {site.url} in the browser. In the catalogue, find the floor loom called Bertha. How many kilograms does it weigh?",
             )
@@ -90,15 +68,15 @@ def test_an_answer_three_clicks_deep_is_found(home: Path, tmp_path: Path):
     assert "/floor/bertha" in site.paths
 
 
-def test_a_form_is_filled_and_sent(home: Path, tmp_path: Path):
+def test_a_form_is_filled_and_sent(model_home: Path, tmp_path: Path):
     form = "<form action=/sent method=post><label>Name <input name=name></label><label>City <input name=city></label><button>Send</button></form>"
     for _ in range(TRIES):
         with Site(
             {"/": page(form, "Order"), "/sent": page("<p>Thank you, your order number is 7731.</p>", "Sent")}
         ) as site:
             ran(
-                home,
-                tmp_path,
+                model_home,
+                tmp_path / "work",
                 site,
                 f"Open {site.url} in the browser, fill in the form with name Mia and city Oslo, and send it.",
             )
@@ -108,7 +86,7 @@ def test_a_form_is_filled_and_sent(home: Path, tmp_path: Path):
     assert {"name": "Mia", "city": "Oslo"} in sent
 
 
-def test_a_search_leads_to_the_page_with_the_answer(home: Path, tmp_path: Path):
+def test_a_search_leads_to_the_page_with_the_answer(model_home: Path, tmp_path: Path):
     for _ in range(TRIES):
         with Site(SHOP) as site:
             site.pages["/search"] = search_page([
@@ -116,8 +94,8 @@ def test_a_search_leads_to_the_page_with_the_answer(home: Path, tmp_path: Path):
                 ("About us", f"{site.url}/about", "The history of the loom shop"),
             ])  # fmt: skip
             answer = ran(
-                home,
-                tmp_path,
+                model_home,
+                tmp_path / "work",
                 site,
                 "Search the web for the loom Bertha, open the page that you find, and tell its weight in kilograms.",
             )
