@@ -186,3 +186,26 @@ async def test_the_same_failure_again_is_no_answer() -> None:
     result, *_ = await play(*[calls(("work", {"n": -1}), text="It is done.")] * 6)
     assert result.status == "failed"
     assert "did not change its way" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ("Write fizz.py and save what it prints in out/fizz.txt.", ["fizz.py", "out/fizz.txt"]),
+        ("把结果写入文件报告.md。", ["把结果写入文件报告.md"]),
+        ("Read notes.txt, 🎉 party.txt, and 读取数据.csv", []),
+        ("See https://example.org/a/page.html, mail me@example.md, version 1.2.py3, e.g. node.js", []),
+    ],
+)
+async def test_an_end_before_the_named_files_are_there_is_questioned(
+    task: str, names: list[str], tmp_path: Path
+) -> None:
+    for name in ("notes.txt", "🎉 party.txt", "数据.csv"):
+        (tmp_path / name).touch()
+    model = ScriptedModel([calls(("work", {"n": 1})), "Done.", calls(("work", {"n": 2})), "Done."], profile=SMALL)
+    run = await Run.start(task, store=MemoryStore(), workspace=tmp_path)
+    result = await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(work,)).run)
+    assert result.answer == "Done."
+    said = [message.text for message in run.memory.messages if message.origin == "challenged"]
+    assert len(said) == bool(names), "it is said once"
+    assert all(f"not there: {', '.join(names)}. What" in text for text in said)

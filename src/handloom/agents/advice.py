@@ -21,6 +21,7 @@ To change a file, reply with its whole new text:
 ...
 ```"""
 _NOTHING_DONE = "Nothing has changed yet: no code was run and no file was written. Do the task now."
+_MISSING = "Not yet: the task names files that are not there:"
 _FAILED = "Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:"
 
 
@@ -145,6 +146,14 @@ def challenge(memory: Memory, most: int) -> str:
             return f"Not yet: your last call showed nothing. {text}\nLook at the result first: print the file, or run the test."
         case _:
             return ""
+
+
+def missing(memory: Memory, names: Sequence[str], most: int) -> str:
+    """A word to a model that wants to end while files that the task names are not there, said once a task; else nothing."""
+    asked = [message for message in memory.since_task() if message.origin == "challenged"]
+    if not names or len(asked) >= most or any(message.text.startswith(_MISSING) for message in asked):
+        return ""
+    return f"{_MISSING} {', '.join(names)}. What the task wants written, write now. {_FORM}"
 
 
 def _tail(text: str) -> str:

@@ -3,6 +3,7 @@
 The loop asks memory what is pending, so a run that was stopped anywhere goes on by entering the loop again.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -15,7 +16,7 @@ from handloom.agents.calls import MOST_CALLS, run_calls
 from handloom.agents.keeping import keep_after, keep_before
 from handloom.agents.output import Output
 from handloom.agents.recall import read_result
-from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles
+from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles, not_there
 from handloom.errors import ContextOverflowError
 from handloom.events import ModelReplied
 from handloom.llm.model import Model, Request
@@ -66,9 +67,7 @@ class Agent:
     async def answer(self, run: Run) -> Answer | None:
         """The answer in memory, once it has the form that was asked for."""
         answer = run.memory.answer()
-        if answer is not None and (
-            doubt := advice.challenge(run.memory, self.model.profile.challenges if self.tools else 0)
-        ):
+        if answer is not None and (doubt := await self._doubt(run, answer)):
             await run.add(Message.user(doubt, origin="challenged"))
             return None
         if answer is None or self.output is None or answer.status == "failure":
@@ -81,6 +80,16 @@ class Agent:
             await run.add(Message.user(words, origin="rejected"))
             return None
         return answer
+
+    async def _doubt(self, run: Run, answer: Answer) -> str:
+        """Why a model that must be helped should not end yet."""
+        most = self.model.profile.challenges if self.tools else 0
+        if doubt := advice.challenge(run.memory, most):
+            return doubt
+        if not most or answer.status == "failure" or run.memory.task is None:
+            return ""
+        names = await asyncio.to_thread(not_there, run.workspace, run.memory.task.text)
+        return advice.missing(run.memory, names, most)
 
     async def think(self, run: Run) -> Message:
         """Show the model what there is now, and take in its reply."""

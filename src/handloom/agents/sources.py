@@ -15,6 +15,9 @@ from handloom.runs import Run
 
 MOST_NAMES = 20
 MOST_SHOWN, SHOWN_LINES, SHOWN_BYTES = 3, 12, 600  # files of which the beginning is shown, and how much of each
+_FILE = re.compile(
+    r"(?<![\w./:@-])(?:\w[\w-]*/)*\w[\w.-]*\.(?:txt|md|csv|tsv|json|jsonl|py|sh|html|xml|ya?ml|toml|ini|cfg|log|sql|png|jpe?g|svg|pdf|xlsx|docx)(?![\w/-])"
+)
 _NOISE = {"__pycache__", "node_modules", "venv"}
 
 
@@ -52,6 +55,18 @@ def _is_named(name: str, task: str) -> bool:
     return any(
         re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(word)}(?![A-Za-z0-9_-])", task) for word in (name, last) if word
     )
+
+
+def not_there(folder: Path, task: str) -> list[str]:
+    """The files that a task names and the folder does not hold, wherever in it: what was to be written, mostly."""
+    names = _names(folder)
+    return [
+        name
+        for name in dict.fromkeys(_FILE.findall(task))
+        # A name may have blanks, and in Chinese no blank before it.
+        if not (folder / name).exists()
+        and not any(other.endswith(name) or name.endswith(other.rpartition("/")[2]) for other in names)
+    ]
 
 
 def _beginning(path: Path, name: str) -> str:
