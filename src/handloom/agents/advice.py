@@ -25,7 +25,7 @@ _MISSING = "Not yet: the task names files that are not there:"
 _FAILED = "Not yet: your last call failed, and the task can still be done. Read its error, correct the call and make it again:"
 
 
-def note(memory: Memory, *, small: bool = False) -> str:
+def note(memory: Memory, *, settles: bool = False) -> str:
     """A word to the model before its next reply, or nothing. Raises: StuckError when words have not helped."""
     if memory.said_nothing():
         if silences(memory) > SILENT:
@@ -33,7 +33,7 @@ def note(memory: Memory, *, small: bool = False) -> str:
         if memory.was_cut():
             return "Your reply was cut off at the length limit and nothing of it was used. Reply shorter: do a smaller step."
         return "Your reply was empty. Call a tool, or answer."
-    if small and settled(memory):
+    if settles and settled(memory):
         return "You have done this, and you have seen its result. End with the answer."
     count = repeats(memory.rounds())
     if count >= NOTED:
@@ -41,10 +41,10 @@ def note(memory: Memory, *, small: bool = False) -> str:
     return ""
 
 
-def withheld(memory: Memory, *, small: bool = False) -> set[str]:
+def withheld(memory: Memory, *, settles: bool = False) -> set[str]:
     """Tools that are not offered for one turn, because the model calls them again and again against advice, or does not see that it is done."""
     rounds = memory.rounds()
-    if repeats(rounds) < FORCED and not (small and settled(memory)):
+    if repeats(rounds) < FORCED and not (settles and settled(memory)):
         return set()
     return {name for name, *_ in rounds[-1]} - {TERMINATE}
 
@@ -112,7 +112,7 @@ def settled(memory: Memory) -> bool:
 def ended(memory: Memory, reply: Message) -> Message:
     """The reply, without calls that were withheld since all is done: its words are the answer then."""
     calls = {call.name for call in reply.tool_calls}
-    if reply.text.strip() and settled(memory) and calls <= withheld(memory, small=True):
+    if reply.text.strip() and settled(memory) and calls <= withheld(memory, settles=True):
         return msgspec.structs.replace(reply, tool_calls=())
     return reply
 

@@ -16,12 +16,12 @@ from handloom.agents.calls import MOST_CALLS, run_calls
 from handloom.agents.keeping import keep_after, keep_before
 from handloom.agents.output import Output
 from handloom.agents.recall import read_result
-from handloom.agents.sources import Snapshot, StateSource, WorkspaceFiles, not_there
+from handloom.agents.sources import Narrow, Snapshot, StateSource, WorkspaceFiles, not_there
 from handloom.errors import ContextOverflowError
 from handloom.events import ModelReplied
 from handloom.llm.model import Model, Request
 from handloom.memory import TERMINATE, Answer
-from handloom.messages import Message, ToolCall
+from handloom.messages import Message, ToolCall, ToolSpec
 from handloom.prompts import PromptTemplate, render
 from handloom.runs import Run
 from handloom.tools import Tool, Toolset
@@ -50,10 +50,9 @@ class Agent:
     later: frozenset[str] = frozenset()
     next_step_history: Literal["newest", "all"] = "newest"
 
-    @property
-    def small(self) -> bool:
-        """Whether the model is one that must be helped to begin and to end."""
-        return self.model.profile.challenges > 0
+    def _settles(self, run: Run) -> bool:
+        """Whether the model is one that must be helped to end; on the web the same words may come from another page."""
+        return self.model.profile.challenges > 0 and not touches_web(run)
 
     async def run(self, run: Run) -> Answer:
         """Work until there is an answer. Raises: RunStoppedError, ModelError."""
@@ -93,16 +92,18 @@ class Agent:
 
     async def think(self, run: Run) -> Message:
         """Show the model what there is now, and take in its reply."""
-        await self._prepare(run)
-        tools = await self.toolbox(run)
+        narrow = await self._prepare(run)
+        specs = [(tool.spec, narrow(tool.spec)) for tool in (await self.toolbox(run)).values()]
         # A rejected answer is known, only its form is not: nothing but the form is asked for.
         reform = run.memory.messages[-1].origin == "rejected"
-        offered = () if reform else tuple(tool.spec for tool in tools.values())
+        offered = () if reform else tuple(fitting or spec for spec, fitting in specs)
+        withheld = {spec.name for spec, fitting in specs if fitting is None}
+        withheld |= advice.withheld(run.memory, settles=self._settles(run))
         act = advice.must_act(run.memory)
         request = Request(
             system=render(self.prompt.system, self.values),
             tools=offered,
-            withheld=frozenset(advice.withheld(run.memory, small=self.small) | ({TERMINATE} if act else set())),
+            withheld=frozenset(withheld | ({TERMINATE} if act else set())),
             act=act,
             schema=self.output.schema if self.output and not offered else None,
             temperature=advice.temperature(run.memory, self.model.profile.temperature or 0.0),
@@ -135,38 +136,49 @@ class Agent:
             found.setdefault(read_result.name, read_result)
         return found
 
-    async def _prepare(self, run: Run) -> None:
-        """Add the loop's notes and the next-step prompt, unless a stopped run had got so far."""
+    async def _prepare(self, run: Run) -> Narrow:
+        """Add the loop's notes and the next-step prompt, unless a stopped run had got so far; how tools can be called now."""
         memory = run.memory
         if memory.messages and memory.messages[-1].origin in ("next_step", "rejected"):
-            return
-        if note := advice.note(memory, small=self.small):
+            return _as_it_is
+        if note := advice.note(memory, settles=self._settles(run)):
             await run.add(Message.user(note, origin="note"))
         template = next(
             (source.next_step for source in self.sources if source.next_step and source.in_use(run)),
             self.prompt.next_step,
         )
-        if template:
-            snapshot = await self._snapshot(run)
-            text = render(template, {**self.values, "task": _brief_task(memory.task), **snapshot.values})
-            await run.add(
-                Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ())
-            )
+        if not template:
+            return _as_it_is
+        snapshot = await self._snapshot(run)
+        text = render(template, {**self.values, "task": _brief_task(memory.task), **snapshot.values})
+        await run.add(
+            Message.user(text, origin="next_step", images=snapshot.images if self.model.profile.vision else ())
+        )
+        return snapshot.narrow
 
     async def _snapshot(self, run: Run) -> Snapshot:
         values: dict[str, str] = {}
         images = ()
+        narrowing: list[Narrow] = []
         for source in self.sources:
             if source.in_use(run):
                 snapshot = await source.snapshot(run)
                 values |= snapshot.values
                 images += snapshot.images
-        return Snapshot(values=values, images=images)
+                narrowing.append(snapshot.narrow)
+
+        def narrow(spec: ToolSpec) -> ToolSpec | None:
+            fitting: ToolSpec | None = spec
+            for one in narrowing:
+                fitting = one(fitting) if fitting else None
+            return fitting
+
+        return Snapshot(values=values, images=images, narrow=narrow)
 
     async def _ask(self, run: Run, request: Request) -> ModelReplied:
         window = tuple(run.memory.window(all_next_steps=self.next_step_history == "all"))
         reply = await run.unless_cancelled(self.model.complete(replace(request, messages=window), run.emit))
-        message = advice.ended(run.memory, reply.message) if self.small else reply.message
+        message = advice.ended(run.memory, reply.message) if self._settles(run) else reply.message
         return ModelReplied(
             message=_numbered(message, run.memory.calls_made, self.max_calls),
             usage=reply.usage,
@@ -175,6 +187,10 @@ class Agent:
             finish=reply.finish,
             seconds=reply.seconds,
         )
+
+
+def _as_it_is(spec: ToolSpec) -> ToolSpec | None:
+    return spec
 
 
 def _brief_task(task: Message | None) -> str:

@@ -1,23 +1,63 @@
 """Browsing: the state source that shows an agent the page, its tabs and what happened there, each turn while it uses the browser."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from handloom.agents.sources import Snapshot
 from handloom.browser import actions
 from handloom.browser.session import BrowserSession
 from handloom.browser.snapshot import PageState
 from handloom.errors import ToolError
+from handloom.messages import Json, ToolSpec
 from handloom.prompts import browser as prompt
 from handloom.runs import Run
 from handloom.toolbox.browse import NAME
 from handloom.toolbox.spotlight import Spotlight
 
+WRITABLE = frozenset(
+    [
+        "textbox",
+        "textarea",
+        "editor",
+        "searchbox",
+        "search",
+        "password",
+        "email",
+        "number",
+        "tel",
+        "url",
+        "date",
+        "datetime",
+        "time",
+        "month",
+        "week",
+        "color",
+        "slider",
+        "spinbutton",
+        "combobox",
+    ]
+)
+# Actions on a thing of the page, and the kinds of things that take them; None for all.
+_ON: dict[str, frozenset[str] | None] = {
+    "click": None,
+    "hover": None,
+    "drag": None,
+    "input_text": WRITABLE,
+    "select_option": frozenset({"select"}),
+    "upload_file": None,
+}
+_MARKED = re.compile(r"\[(\d+)\](\w+)")
+_URL = re.compile(r"https?://[!-~]+")
+_BEHIND = ".,;:!?)]}>\"'"  # what stands behind an address and is no part of it
 RECENT = 3  # replies without the browser after which an agent has left it
 
 
 _WEB = re.compile(
-    r"https?://|www\.|\b(?:browsers?|web ?(?:site|page)s?|online|internet)\b|网页|网站|浏览器|上网", re.IGNORECASE
+    r"https?://|www\.|\b(?:browsers?|web ?(?:site|page)s?|the web|web search|google|online|internet)\b|网页|网站|浏览器|上网|网上",
+    re.IGNORECASE,
 )
 WEB_TOOLS = frozenset({NAME, "web_search", "fetch"})
 
@@ -32,18 +72,19 @@ def touches_web(run: Run) -> bool:
 class Browsing:
     """`always` is for an agent whose own prompt is the browser's; others get that prompt while they use the browser, and their own afterwards.
 
-    `images` adds a screenshot, for models that take them.
+    `images` adds a screenshot, for models that take them; `guides` leaves a small model no call that leads nowhere.
     """
 
     always: bool = False
     images: bool = False
+    guides: bool = False
 
     @property
     def next_step(self) -> str:
         return prompt.NEXT_STEP_PROMPT
 
     def in_use(self, run: Run) -> bool:
-        if self.always:
+        if self.always or (self.guides and run.opened(BrowserSession) is None and _unopened(run)):
             return True
         replies = [message for message in run.memory.messages if message.role == "assistant"][-RECENT:]
         called = any(call.name == NAME for reply in replies for call in reply.tool_calls)
@@ -52,14 +93,81 @@ class Browsing:
     async def snapshot(self, run: Run) -> Snapshot:
         session = run.opened(BrowserSession)
         if session is None:
-            return Snapshot(values=values(None, "No page is open; begin with navigate."))
+            narrow = Guiding({}, addresses=_unopened(run), scrolls=False) if self.guides else Narrowing({})
+            return Snapshot(values=values(None, "No page is open; begin with navigate."), narrow=narrow)
         spotlight = await run.resource(Spotlight, Spotlight.start)
         try:
             state = await session.state()
             shots = (await actions.screenshot(session),) if self.images else ()
         except ToolError as error:
             return Snapshot(values=values(None, f"The page cannot be shown: {error}"))
-        return Snapshot(values=shown(state, spotlight), images=shots)
+        kinds = dict(_MARKED.findall(state.text))
+        narrow = Narrowing(kinds)
+        if self.guides:
+            narrow = Guiding(kinds, addresses=_unopened(run), scrolls=bool(state.above or state.below))
+        return Snapshot(values=shown(state, spotlight), images=shots, narrow=narrow)
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Binds the calls of a browser to the things of the page, whose kinds are given by their numbers."""
+
+    kinds: Mapping[str, str]
+
+    def __call__(self, spec: ToolSpec) -> ToolSpec | None:
+        if spec.name != NAME or not spec.variants:
+            return spec
+        fitting = tuple(variant for variant in map(self.fitting, spec.variants) if variant)
+        return msgspec.structs.replace(spec, variants=fitting)
+
+    def fitting(self, variant: Json) -> Json | None:
+        """The schema of an action with the numbers that it can take now; nothing when it can take none."""
+        action = variant["properties"]["action"]["const"]
+        if action not in _ON or "index" not in variant["properties"]:
+            return variant
+        wanted = _ON[action]
+        return _bound(
+            variant, "index", [int(number) for number, kind in self.kinds.items() if wanted is None or kind in wanted]
+        )
+
+
+@dataclass(frozen=True)
+class Guiding(Narrowing):
+    """Leaves a small model nothing of which it can be seen that it leads nowhere: to search where there is a page to use, or one to open, to open an address again that it has
+    opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole.
+    """
+
+    addresses: list[str] | None
+    scrolls: bool
+
+    def __call__(self, spec: ToolSpec) -> ToolSpec | None:
+        return None if spec.name in WEB_TOOLS - {NAME} and (self.kinds or self.addresses) else super().__call__(spec)
+
+    def fitting(self, variant: Json) -> Json | None:
+        """The same, without what leads nowhere."""
+        match variant["properties"]["action"]["const"]:
+            case "navigate" if self.addresses is not None:
+                return _bound(variant, "url", self.addresses)
+            case "scroll" if not self.scrolls:
+                return None
+            case _:
+                return super().fitting(variant)
+
+
+def _bound(variant: Json, name: str, values: Sequence[str | int]) -> Json | None:
+    """The schema with a parameter that is one of these; nothing when there is none."""
+    properties = {**variant["properties"], name: {"enum": list(values)}}
+    return {**variant, "properties": properties} if values else None
+
+
+def _unopened(run: Run) -> list[str] | None:
+    """The addresses that the task or a search names, without those that were opened; nothing where none is named, so that any may be meant."""
+    messages = run.memory.since_task()
+    found = [message.text for message in messages if message.role == "tool" and message.name == "web_search"]
+    task = run.memory.task
+    named = [address.rstrip(_BEHIND) for text in (task.text if task else "", *found) for address in _URL.findall(text)]
+    opened = {str(call.arguments.get("url", "")).rstrip("/") for message in messages for call in message.tool_calls}
+    return [address for address in dict.fromkeys(named) if address.rstrip("/") not in opened] if named else None
 
 
 def values(state: PageState | None, page: str, notes: str = "") -> dict[str, str]:

@@ -4,13 +4,13 @@ import asyncio
 import codecs
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from handloom.messages import ImagePart
+from handloom.messages import ImagePart, ToolSpec
 from handloom.runs import Run
 
 MOST_NAMES = 20
@@ -21,12 +21,19 @@ _FILE = re.compile(
 _NOISE = {"__pycache__", "node_modules", "venv"}
 
 
+Narrow = Callable[[ToolSpec], ToolSpec | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """How a source looks now: values for placeholders, and images for models that take them."""
+    """How a source looks now: values for placeholders, images for models that take them, and tools as they can be called now.
+
+    `narrow` gives the tool with variants that fit what there is, or None for one that is of no use now.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     images: tuple[ImagePart, ...] = ()
+    narrow: Narrow = lambda spec: spec
 
 
 class WorkspaceFiles:

@@ -12,7 +12,7 @@ You reach the user's goal by working in a web browser.
 NEXT_STEP_PROMPT = """\
 The browser now:{url_placeholder}{tabs_placeholder}{content_above_placeholder}{content_below_placeholder}{results_placeholder}
 Task: {task}
-Call the action that brings the task nearer, or terminate with the complete answer when it is done."""
+If the page holds the answer or shows that the task is done, call terminate with it now. If not, call the next action."""
 
 VARIABLES = frozenset(
     {

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
@@ -99,6 +99,15 @@ class Tool:
         if inspect.iscoroutinefunction(self.call):
             return as_result(await self.call(**values))
         return as_result(await asyncio.to_thread(self.call, **values))
+
+
+def with_actions(tool: Tool, actions: Mapping[str, str], description: str) -> Tool:
+    """The tool with these of its actions alone, written as for `@tool(actions=...)`: a small model chooses better among few, and each parameter costs tokens."""
+    selector, *_ = properties = tool.parameters["properties"]
+    used = {name for words in actions.values() for name in words.replace("?", "").split()}
+    kept = {name: sub for name, sub in properties.items() if name in used}
+    parameters = {**tool.parameters, "properties": {selector: {**properties[selector], "enum": [*actions]}, **kept}}
+    return replace(tool, description=description, parameters=parameters, variants=schema.variants(parameters, actions))
 
 
 @runtime_checkable

@@ -12,6 +12,18 @@ from handloom.errors import ConfigError
 from handloom.llm.model import Model
 from handloom.prompts import browser
 from handloom.tools import Tool, Toolset
+from handloom.tools.tool import with_actions
+
+# What a small model is offered of the browser.
+BROWSER = "Use a web browser: open an address, click, fill in, scroll. `index` is the number in [ ] on the page."
+FEW_ACTIONS = {
+    "navigate": "url",
+    "click": "index",
+    "input_text": "index text submit?",
+    "select_option": "index values",
+    "scroll": "pages",
+    "go_back": "",
+}
 
 
 def known_tools(
@@ -62,6 +74,8 @@ def build_agent(
     own = changes.tools if changes else None
     names, later = (_usable(preset), preset.later) if own is None else (own, frozenset[str]())
     known = known_tools(output, loaded, model)
+    if model.profile.tools is not None:
+        known["browser_use"] = with_actions(known["browser_use"], FEW_ACTIONS, BROWSER)
     if unknown := [tool for tool in names if tool not in known]:
         raise ConfigError(f"agents.{name}.tools names {', '.join(unknown)}; there are: {', '.join(known)}")
     if own is None and model.profile.tools is not None:
@@ -99,7 +113,9 @@ def _few(names: tuple[str, ...], wanted: frozenset[str]) -> tuple[tuple[str, ...
 
 def _seeing(source: StateSource, model: Model) -> StateSource:
     """The source as this model can take it: with images or without."""
-    return replace(source, images=model.profile.vision) if isinstance(source, Browsing) else source
+    if not isinstance(source, Browsing):
+        return source
+    return replace(source, images=model.profile.vision, guides=model.profile.tools is not None)
 
 
 def takes_instructions(name: str) -> bool:
