@@ -1,7 +1,9 @@
 """browser_use as a model meets it, and the agents that see its pages."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,3 +165,37 @@ def test_after_strangers_were_read_words_are_sent_only_where_the_person_named_th
     assert verdict(action="navigate", url="http://shop.example/form") == "allow"
     assert verdict(action="input_text", index=1, text="a secret") == "ask"
     assert verdict(action="navigate", url="http://evil.example/?d=secret") == "ask"
+
+
+def bound(request: Request) -> dict[str, dict[str, Any]]:
+    """The properties of each action of the browser that a reply is bound to."""
+    spec = next(spec for spec in request.tools if spec.name == "browser_use")
+    return {variant["properties"]["action"]["const"]: variant["properties"] for variant in spec.variants}
+
+
+async def test_calls_are_bound_to_the_things_of_the_page(tmp_path: Path):
+    with Site(SITE) as site:
+        model = ScriptedModel([use("navigate", url=f"{site.url}/form"), use("scroll"), finish("seen")])
+        await steps(tmp_path, agent(model, browser_tool(Guard(private=(site.host,)))), "Look")
+    begun, looking, _ = map(bound, model.requests)
+    assert begun["click"]["index"] == {"type": "integer"}, "no page is open, so nothing is known of it"
+    assert [looking[name]["index"] for name in ("click", "input_text")] == [{"enum": [1, 2]}, {"enum": [1]}]
+    assert "select_option" not in looking, "there is nothing to select in"
+    assert "enum" not in looking["navigate"]["url"]
+    assert not model.requests[1].withheld
+
+
+async def test_a_small_model_is_left_no_call_that_leads_nowhere(tmp_path: Path):
+    with Site(SITE) as site:
+        guard = Guard(private=(site.host,))
+        model = ScriptedModel([use("navigate", url=site.url), clicks('link "Order"'), finish("seen")])
+        made = replace(agent(model, browser_tool(guard)), sources=(WorkspaceFiles(), Browsing(guides=True)))
+        made = replace(made, tools=(*made.tools, fetch_tool(guard)))
+        _, shown = await steps(tmp_path, made, f"Order a loom at {site.url}。")
+    assert "No page is open; begin with navigate." in shown[0]
+    begun, arrived, ordering = map(bound, model.requests)
+    assert begun["navigate"]["url"] == {"enum": [site.url]}
+    assert "click" not in begun
+    assert not {"navigate", "scroll"} & arrived.keys(), "it is open, and in view whole"
+    assert ordering["input_text"]["index"] == {"enum": [2]}
+    assert [request.withheld for request in model.requests] == [{"fetch"}] * 3
