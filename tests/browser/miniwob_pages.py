@@ -1,6 +1,6 @@
 """MiniWoB++ in a browser session: the pages of the package `miniwob`, their protocol, and the raw reward of an episode."""
 
-import importlib.util
+import importlib.metadata
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +23,7 @@ ENDLESS = {"hover-shape"}  # it cannot end
 
 def pages() -> Path:
     """The folder of the package's pages."""
-    spec = importlib.util.find_spec("miniwob")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations))) / "html"
+    return Path(str(importlib.metadata.distribution("miniwob").locate_file("miniwob/html")))
 
 
 def names() -> list[str]:
