@@ -3,7 +3,7 @@
     uv run python bench/miniwob.py [-m MODEL] [--seeds 1 2] [--keep FOLDER] [TASK ...]
     uv run python bench/miniwob.py --oracles [TASK ...]
 
-Without tasks, twenty easy ones. `handloom runs show RUN` with `HANDLOOM_HOME=FOLDER` shows how a try went. `--oracles` runs the scripted ones of the tests instead.
+Without tasks, twenty easy ones. `handloom runs show RUN` with `HANDLOOM_HOME=FOLDER/data` shows how a try went. `--oracles` runs the scripted ones of the tests instead.
 """
 
 import argparse
@@ -55,7 +55,7 @@ KINDS = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": 
 START = """<script>addEventListener('load', () => setTimeout(() => {
   (%s)(new URLSearchParams(location.search).get('seed'));
   const ended = setInterval(() => { if (WOB_DONE_GLOBAL) { clearInterval(ended); fetch('/ended?reward=' + WOB_RAW_REWARD_GLOBAL); } }, 50);
-}, 50));</script>"""
+}));</script>"""
 
 
 def served(asked: Asked) -> Page:
@@ -103,7 +103,7 @@ async def by_model(names: list[str], seeds: list[int], spec: str, keep: Path) ->
             print(f"{name} {seed}: {rows[-1]['solved']}", file=sys.stderr, flush=True)
     await model.aclose()
     solved = sum(row["solved"] == "yes" for row in rows)
-    show(f"MiniWoB++, {model.name}: {solved} of {len(rows)} solved (HANDLOOM_HOME={keep})", rows)
+    show(f"MiniWoB++, {model.name}: {solved} of {len(rows)} solved (HANDLOOM_HOME={keep / 'data'})", rows)
 
 
 async def by_oracles(names: list[str], seeds: list[int]) -> None:
