@@ -53,7 +53,7 @@ LIMITS = Limits(turns=8, seconds=240)
 KINDS = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 # Starts the episode that the address names, and tells the server how it ended.
 START = """<script>addEventListener('load', () => setTimeout(() => {
-  (%s)(new URLSearchParams(location.search).get('seed'));
+  (%s)(Number(new URLSearchParams(location.search).get('seed')));
   const ended = setInterval(() => { if (WOB_DONE_GLOBAL) { clearInterval(ended); fetch('/ended?reward=' + WOB_RAW_REWARD_GLOBAL); } }, 50);
 }));</script>"""
 
