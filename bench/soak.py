@@ -1,4 +1,4 @@
-"""Mixed calls for a long time, watched from outside: memory, descriptors and processes must stay flat; `python bench/soak.py --minutes 30` or `--calls 5000`."""
+"""Mixed calls for a long time, watched from outside: memory, descriptors and processes must stay flat; `python bench/soak.py --minutes 30`, `--calls 5000`, or both, evenly spread."""
 
 import argparse
 import asyncio
@@ -80,9 +80,13 @@ async def soak(
                 await one(context, dice)
             await look()
             for step in range(1, rounds + 1):
-                while done < calls * step / rounds or time.monotonic() - began < minutes * 60 * step / rounds:
+                while done < calls * step / rounds or (
+                    not calls and time.monotonic() - began < minutes * 60 * step / rounds
+                ):
                     await one(context, dice)
                     done += 1
+                    if calls and minutes:  # so many calls in so many minutes
+                        await asyncio.sleep(max(0.0, began + done * minutes * 60 / calls - time.monotonic()))
                 await look()
     rows.append(state(done, time.monotonic() - began) | {"calls": "closed"})
     return rows
