@@ -461,3 +461,18 @@ def test_kill_9_leaves_no_browser_behind(tmp_path: Path):
     ):
         time.sleep(0.1)
     assert not [each for each in family if psutil.pid_exists(each.pid) and each.status() != "zombie"]
+
+
+async def test_a_page_whose_scripts_break_ours_is_shown_without_numbers(tmp_path: Path):
+    broken = (
+        "<script>window.getComputedStyle = Element.prototype.getAttribute = () => { throw new Error('no') }</script>"
+    )
+    with Site({"/": page(f"<h1>Looms 织机</h1><a href=/x>Catalogue</a>{broken}", "Broken")}) as site:
+        async with browsing(tmp_path, guard=Guard(private=(site.host,))) as session:
+            await actions.navigate(session, site.url)
+            state = await session.state()
+            whole = await session.text()
+    assert state.title == "Broken"
+    assert state.text.startswith("(this page cannot be read with numbers")
+    assert 'heading "Looms 织机"' in state.text
+    assert any('link "Catalogue"' in line for line in whole)

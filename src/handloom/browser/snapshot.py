@@ -16,6 +16,7 @@ MOST_CHARS = 8_000
 MOST_TOKENS = 1_700  # by the estimate of `tokens.count`
 MOST_FRAMES = 30
 LINE_CHARS = 1_500
+UNNUMBERED = "(this page cannot be read with numbers: click at x and y, or use send_keys)"
 _FRAME = re.compile("\x01(\\d+)")
 
 
@@ -69,9 +70,25 @@ class _Walked:
 
 
 async def lines_of(page: "Page", first: int, *, full: bool = False) -> _Walked:
-    """The lines of a page with those of its frames in their places; numbers begin at `first`."""
-    budget = [MOST_FRAMES]
-    return await _walked(page.main_frame, first, full, budget)
+    """The lines of a page with those of its frames in their places; numbers begin at `first`.
+
+    Of a page whose own scripts break ours, its accessibility tree is shown, which the browser makes without them, and without numbers.
+    """
+    from playwright.async_api import Error
+
+    try:
+        return await _walked(page.main_frame, first, full, [MOST_FRAMES])
+    except Error as error:
+        if is_leaving(error):
+            raise
+        outline = await page.aria_snapshot()
+        lines = [clean(line)[:LINE_CHARS] for line in outline.splitlines()]
+        return _Walked(lines=[UNNUMBERED, *lines], next=first, title=await page.title())
+
+
+def is_leaving(error: Exception) -> bool:
+    """Whether a page could not be read because it goes elsewhere or is gone."""
+    return any(words in str(error) for words in ("context was destroyed", "navigating", "has been closed", "crashed"))
 
 
 async def _walked(frame: "Frame", first: int, full: bool, budget: list[int]) -> _Walked:  # noqa: FBT001 - passed on
