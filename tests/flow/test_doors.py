@@ -262,3 +262,14 @@ async def test_a_resumed_flow_asks_one_question_at_a_time(home: Path) -> None:
     assert first.cause == "question"
     again = await handloom.resume(first.run, store=store, asker=asker)
     assert (again.status, asking[1]) == ("success", 1)
+
+
+async def test_the_model_of_a_flow_answers_the_goal_of_a_tool_step(home: Path) -> None:
+    (home / "prices.csv").write_text("loom,price\nAnna,57\n", encoding="utf-8")
+    flow = Flow.of({"look": Step(tool="read_document", with_={"path": "prices.csv", "goal": "the price of Anna"})})
+    model = ScriptedModel(["57 dollars"])
+    result = await handloom.run_flow(flow, model=model, store=MemoryStore(), workspace=home)
+    assert result.status == "success", result.reason
+    assert "57 dollars" in result.answer
+    assert "Anna,57" in model.requests[0].messages[0].text
+    assert result.usage.calls == 1

@@ -1,5 +1,6 @@
 """From the name of an agent to an Agent: its preset, the settings' changes, the tools by name."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +28,11 @@ FEW_ACTIONS = {
 
 
 def known_tools(
-    output: Output | None = None, loaded: Loaded | None = None, model: Model | None = None
+    output: Output | None = None,
+    loaded: Loaded | None = None,
+    opened: Callable[[], Awaitable[Model]] | None = None,
 ) -> dict[str, Tool]:
-    """Every tool by name; `terminate` takes an answer of the form asked for."""
+    """Every tool by name; `terminate` takes an answer of the form asked for, and the model of `opened` answers the goals that some of them take."""
     from handloom.toolbox.ask_human import ask_human
     from handloom.toolbox.bash import bash
     from handloom.toolbox.editor import str_replace_editor
@@ -49,7 +52,7 @@ def known_tools(
         ask_human,
         planning,
         email_tool(MailServer(**settings.email.model_dump(by_alias=False))),
-        *web_tools(settings, model),
+        *web_tools(settings, opened),
         terminate_tool(output.schema if output else None),
     )
     return {tool.name: tool for tool in tools}
@@ -73,7 +76,11 @@ def build_agent(
     changes = loaded.settings.agents.get(name)
     own = changes.tools if changes else None
     names, later = (_usable(preset), preset.later) if own is None else (own, frozenset[str]())
-    known = known_tools(output, loaded, model)
+
+    async def opened() -> Model:
+        return model
+
+    known = known_tools(output, loaded, opened)
     if model.profile.tools is not None:
         known["browser_use"] = with_actions(known["browser_use"], FEW_ACTIONS, BROWSER)
     if unknown := [tool for tool in names if tool not in known]:

@@ -75,7 +75,7 @@ class SettingsWorkers:
     def tools(self) -> dict[str, Tool]:
         """Every tool that a step can name."""
         own = {tool.name: tool for tool in self.given.tools if isinstance(tool, Tool)}
-        return known_tools(loaded=self.loaded) | own
+        return known_tools(loaded=self.loaded, opened=lambda: self.model("", "")) | own
 
     async def model(self, name: str, agent: str) -> Model:
         if self.given.model is not None and name in ("", self.given.model.name):

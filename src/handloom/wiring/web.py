@@ -9,13 +9,12 @@ from handloom.browser import BrowserSettings
 from handloom.config import Settings
 from handloom.config.sections import BrowserTable, NetSettings, SearchSettings
 from handloom.errors import ConfigError
-from handloom.llm.model import Model
 from handloom.net import Guard
 from handloom.redaction import Secret
 from handloom.toolbox.browse import browser_tool
 from handloom.toolbox.documents import document_tool
 from handloom.toolbox.engines import Ddgs, Engine, brave, searxng, serper, tavily
-from handloom.toolbox.extract import extractor
+from handloom.toolbox.extract import Opened, extractor
 from handloom.toolbox.fetch import fetch_tool
 from handloom.toolbox.web_search import Search, search_tool
 from handloom.tools import Tool
@@ -24,10 +23,10 @@ KEYED = {"brave": brave, "tavily": tavily, "serper": serper}
 FREE = ("duckduckgo", "mojeek", "brave", "startpage")  # backends of ddgs, in the order in which they are asked
 
 
-def web_tools(settings: Settings, model: Model | None) -> tuple[Tool, ...]:
+def web_tools(settings: Settings, opened: Opened | None) -> tuple[Tool, ...]:
     """browser_use, web_search, fetch and read_document; a model answers goals. Raises: ConfigError for an engine that is not known or lacks its key."""
     guard = guard_for(settings.net)
-    extract = extractor(model) if model else None
+    extract = extractor(opened) if opened else None
     return (
         browser_tool(guard, browser_for(settings.browser), extract),
         search_tool(_search(settings.search.model_dump_json(), settings.net.model_dump_json()), guard),
