@@ -224,6 +224,17 @@ class TestWhatIsThere:
         assert {path.name: path.stat().st_uid for path in workspace.iterdir()} == {"made": owner, "py": owner}
         assert living() == []
 
+    async def test_the_hooks_of_a_repository_below_cannot_be_changed(self, workspace: Path, settings: SandboxSettings):
+        (workspace / "lib/.git/hooks").mkdir(parents=True)
+        (workspace / "lib/.git/config").write_text("[core]\n")
+        async with FakeContext(workspace, sandbox=settings) as context:
+            command = "echo x > lib/.git/hooks/post-checkout; echo x >> lib/.git/config; mv lib/.git lib/old; echo x > lib/.git/HEAD && echo 好"
+            result = await bash.run({"command": command}, context)
+        assert result.text.count("Read-only") == 2
+        assert result.text.endswith("好")
+        assert (workspace / "lib/.git/config").read_text() == "[core]\n"
+        assert not (workspace / "lib/.git/hooks/post-checkout").exists()
+
 
 class TestOpening:
     @pytest.mark.parametrize("place", ["/", "/usr", "/etc", "/tmp"])

@@ -56,6 +56,18 @@ def test_protected_paths_are_held_with_the_folder_above_them(tmp_path: Path):
     assert set(guarded(worktree, (".git/hooks", ".git/config"))) == {Mount("read", worktree / ".git")}
 
 
+def test_repositories_below_the_workspace_are_protected_too(tmp_path: Path):
+    for name in ("libs/织机/.git/hooks", "node_modules/left-pad/.git/hooks", "a/b/c/d/.git/hooks"):
+        (tmp_path / name).mkdir(parents=True)
+    repository = tmp_path / "libs/织机/.git"
+    assert guarded(tmp_path, (".git/hooks", ".git/config", ".envrc")) == [
+        Mount("forbid", tmp_path / ".envrc"),
+        Mount("write", repository),
+        Mount("read", repository / "hooks"),
+        Mount("forbid", repository / "config"),
+    ]
+
+
 def test_placeholders_go_when_the_last_sandbox_does_and_files_of_others_stay(tmp_path: Path):
     (tmp_path / ".envrc").touch()
     first, second = Placeholders(tmp_path), Placeholders(tmp_path)

@@ -1,8 +1,10 @@
 """What the sandbox shows of the machine, decided before anything is started: folders to read, to write, to hide."""
 
+import contextlib
 import os
 import site
 import sys
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 from handloom.errors import SandboxError
 from handloom.sandbox.placeholders import is_placeholder
 
+DEEPEST, MOST_FOLDERS = 3, 500  # where repositories below the workspace are looked for
+_NOISE = {"node_modules", "venv", "__pycache__"}
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu")
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 KERNEL = (
@@ -154,13 +158,15 @@ def plan(workspace: Path, tools: Sequence[Path], protected: Sequence[str], home:
 
 
 def guarded(workspace: Path, protected: Sequence[str]) -> list[Mount]:
-    """The protected paths. The folder above one is held in place too, or it could be moved away and another put there.
+    """The protected paths, with those of repositories further below. The folder above one is held in place too, or it could be moved away and another put there.
 
     Where nothing is yet a device stands, that no program takes for a file. A missing `.git` stays free, so that `git init` works.
     """
     found: list[Mount] = []
-    for name in protected:
-        path = workspace / name
+    inner = [
+        repository / name for repository in _repositories(workspace) for name in protected if name.startswith(".git/")
+    ]
+    for path in (*(workspace / name for name in protected), *inner):
         above = path.parent
         if above != workspace and above.is_file():
             found.append(Mount("read", above))  # the `.git` of a worktree is a file
@@ -173,6 +179,24 @@ def guarded(workspace: Path, protected: Sequence[str]) -> list[Mount]:
             if above != workspace and Mount("write", above) not in found:
                 found.append(Mount("write", above))
             found.append(Mount("forbid" if is_placeholder(path) or not path.exists() else "read", path))
+    return found
+
+
+def _repositories(workspace: Path) -> list[Path]:
+    """The folders below the workspace that are repositories of their own, as far as one looks."""
+    found: list[Path] = []
+    waiting = deque([(workspace, 0)])
+    for _ in range(MOST_FOLDERS):
+        if not waiting:
+            break
+        folder, depth = waiting.popleft()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            inside = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            found += [folder] if depth and ".git" in inside else []
+            if depth < DEEPEST:
+                waiting += [
+                    (folder / name, depth + 1) for name in inside if not name.startswith(".") and name not in _NOISE
+                ]
     return found
 
 
