@@ -131,7 +131,7 @@ class State:
         self._count_time(event)
         if isinstance(event, OF_STEPS):
             # They are the most by far, and tell of nothing but their step.
-            self.flow.apply(event)
+            self.flow.apply_step(event)
             self.usage = self.usage + event.usage if isinstance(event, StepSummarised) else self.usage
             return
         if isinstance(event, _SPOKEN) or (isinstance(event, ToolReturned) and agent_scope(event.span) in self.memories):

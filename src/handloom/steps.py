@@ -87,7 +87,7 @@ class Steps:
     def apply(self, event: Event) -> None:
         """Take in what an event says of plans and steps; other events change nothing."""
         if isinstance(event, OF_STEPS):
-            self._apply_step(event)
+            self.apply_step(event)
             return
         match event:
             case PlanMade():
@@ -116,7 +116,8 @@ class Steps:
             self.steps[span].usage += usage
             self.steps[span].requests += requests
 
-    def _apply_step(self, event: Event) -> None:
+    def apply_step(self, event: Event) -> None:
+        """Take in an event of a step, one of `OF_STEPS`."""
         step = self.steps.get(event.span)
         if step is None:
             step = self.steps[event.span] = StepState()
