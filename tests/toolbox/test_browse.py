@@ -188,14 +188,24 @@ async def test_calls_are_bound_to_the_things_of_the_page(tmp_path: Path):
 async def test_a_small_model_is_left_no_call_that_leads_nowhere(tmp_path: Path):
     with Site(SITE) as site:
         guard = Guard(private=(site.host,))
-        model = ScriptedModel([use("navigate", url=site.url), clicks('link "Order"'), finish("seen")])
+        model = ScriptedModel(
+            [
+                use("navigate", url=site.url),
+                clicks('link "Order"'),
+                clicks("textbox", "input_text", text="Mia"),
+                finish("seen"),
+            ]
+        )
         made = replace(agent(model, browser_tool(guard)), sources=(WorkspaceFiles(), Browsing(guides=True)))
         made = replace(made, tools=(*made.tools, fetch_tool(guard)))
         _, shown = await steps(tmp_path, made, f"Order a loom at {site.url}。")
     assert "No page is open; begin with navigate." in shown[0]
-    begun, arrived, ordering = map(bound, model.requests)
+    begun, arrived, ordering, _ = map(bound, model.requests)
     assert begun["navigate"]["url"] == {"enum": [site.url]}
     assert "click" not in begun
     assert not {"navigate", "scroll"} & arrived.keys(), "it is open, and in view whole"
     assert ordering["input_text"]["index"] == {"enum": [2]}
-    assert [request.withheld for request in model.requests] == [{"fetch"}] * 3
+    assert ordering["click"]["index"] == {"enum": [3]}, "a field is written into"
+    assert "Still empty: [2]\nTask:" in shown[2]
+    assert [request.withheld for request in model.requests] == [{"fetch"}] * 4
+    assert "not sent yet: click the button" in shown[3]

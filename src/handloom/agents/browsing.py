@@ -49,6 +49,7 @@ _ON: dict[str, frozenset[str] | None] = {
     "select_option": frozenset({"select"}),
     "upload_file": None,
 }
+_FIELD = re.compile(r"\[(\d+)\](\w+)([^\[\n]*)")
 _MARKED = re.compile(r"\[(\d+)\](\w+)")
 _URL = re.compile(r"https?://[!-~]+")
 _BEHIND = ".,;:!?)]}>\"'"  # what stands behind an address and is no part of it
@@ -105,7 +106,9 @@ class Browsing:
         narrow = Narrowing(kinds)
         if self.guides:
             narrow = Guiding(kinds, addresses=_unopened(run), scrolls=bool(state.above or state.below))
-        return Snapshot(values=shown(state, spotlight), images=shots, narrow=narrow)
+        return Snapshot(
+            values=shown(state, spotlight, _open_ends(run, state) if self.guides else ""), images=shots, narrow=narrow
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Narrowing:
 @dataclass(frozen=True)
 class Guiding(Narrowing):
     """Leaves a small model nothing of which it can be seen that it leads nowhere: to search where there is a page to use, or one to open, to open an address again that it has
-    opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole.
+    opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole, to click a field in place of writing into it.
     """
 
     addresses: list[str] | None
@@ -150,6 +153,9 @@ class Guiding(Narrowing):
                 return _bound(variant, "url", self.addresses)
             case "scroll" if not self.scrolls:
                 return None
+            case "click":  # a field is written into, which clicks it too; a small model takes the click for the writing
+                others = [int(number) for number, kind in self.kinds.items() if kind not in WRITABLE]
+                return _bound(variant, "index", others)
             case _:
                 return super().fitting(variant)
 
@@ -185,8 +191,18 @@ def values(state: PageState | None, page: str, notes: str = "") -> dict[str, str
     }
 
 
-def shown(state: PageState, spotlight: Spotlight) -> dict[str, str]:
-    """A page as the prompt shows it: all that strangers wrote stands between the marks."""
+def _open_ends(run: Run, state: PageState) -> str:
+    """What a small model overlooks: fields in which nothing stands, and that what it wrote is not sent yet."""
+    fields = [number for number, kind, rest in _FIELD.findall(state.text) if kind in WRITABLE and "value=" not in rest]
+    if fields:
+        return f"Still empty: {', '.join(f'[{number}]' for number in fields)}"
+    last = next((call for message in reversed(run.memory.messages) for call in message.tool_calls), None)
+    wrote = last is not None and last.arguments.get("action") == "input_text" and not last.arguments.get("submit")
+    return "What was written is not sent yet: click the button that sends it." if wrote else ""
+
+
+def shown(state: PageState, spotlight: Spotlight, advice: str = "") -> dict[str, str]:
+    """A page as the prompt shows it: all that strangers wrote stands between the marks; `advice` is ours."""
     notes = spotlight.around("\n".join(f"- {note}" for note in state.notes), "what happened") if state.notes else ""
     body = state.text or "(nothing to see; it may still load: wait, or scroll)"
-    return values(state, spotlight.around(body, state.url), notes)
+    return values(state, spotlight.around(body, state.url), "\n".join(part for part in (notes, advice) if part))

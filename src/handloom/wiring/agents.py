@@ -16,7 +16,7 @@ from handloom.tools import Tool, Toolset
 from handloom.tools.tool import with_actions
 
 # What a small model is offered of the browser.
-BROWSER = "Use a web browser: open an address, click, fill in a field, choose from a list, scroll. `index` is the number in [ ] on the page."
+BROWSER = "Use a web browser: open an address, click, fill in, scroll. `index` is the number in [ ] on the page."
 FEW_ACTIONS = {
     "navigate": "url",
     "click": "index",
