@@ -16,7 +16,7 @@ from handloom.agents.calls import MOST_CALLS, run_calls
 from handloom.agents.keeping import keep_after, keep_before
 from handloom.agents.output import Output
 from handloom.agents.recall import read_result
-from handloom.agents.sources import Narrow, Snapshot, StateSource, WorkspaceFiles, not_there
+from handloom.agents.sources import Narrow, Snapshot, StateSource, WorkspaceFiles, as_it_is, not_there
 from handloom.errors import ContextOverflowError
 from handloom.events import ModelReplied
 from handloom.llm.model import Model, Request
@@ -140,7 +140,7 @@ class Agent:
         """Add the loop's notes and the next-step prompt, unless a stopped run had got so far; how tools can be called now."""
         memory = run.memory
         if memory.messages and memory.messages[-1].origin in ("next_step", "rejected"):
-            return _as_it_is
+            return as_it_is
         if note := advice.note(memory, settles=self._settles(run)):
             await run.add(Message.user(note, origin="note"))
         template = next(
@@ -148,7 +148,7 @@ class Agent:
             self.prompt.next_step,
         )
         if not template:
-            return _as_it_is
+            return as_it_is
         snapshot = await self._snapshot(run)
         text = render(template, {**self.values, "task": _brief_task(memory.task), **snapshot.values})
         await run.add(
@@ -187,10 +187,6 @@ class Agent:
             finish=reply.finish,
             seconds=reply.seconds,
         )
-
-
-def _as_it_is(spec: ToolSpec) -> ToolSpec | None:
-    return spec
 
 
 def _brief_task(task: Message | None) -> str:

@@ -154,8 +154,8 @@ class Guiding(Narrowing):
             case "scroll" if not self.scrolls:
                 return None
             case "click":  # a field is written into, which clicks it too; a small model takes the click for the writing
-                others = [int(number) for number, kind in self.kinds.items() if kind not in WRITABLE]
-                return _bound(variant, "index", others)
+                others = {number: kind for number, kind in self.kinds.items() if kind not in WRITABLE}
+                return Narrowing(others).fitting(variant)
             case _:
                 return super().fitting(variant)
 

@@ -24,6 +24,11 @@ _NOISE = {"__pycache__", "node_modules", "venv"}
 Narrow = Callable[[ToolSpec], ToolSpec | None]
 
 
+def as_it_is(spec: ToolSpec) -> ToolSpec | None:
+    """The `Narrow` of a source that has nothing to say of tools."""
+    return spec
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """How a source looks now: values for placeholders, images for models that take them, and tools as they can be called now.
@@ -33,7 +38,7 @@ class Snapshot:
 
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     images: tuple[ImagePart, ...] = ()
-    narrow: Narrow = lambda spec: spec
+    narrow: Narrow = as_it_is
 
 
 class WorkspaceFiles:

@@ -123,7 +123,7 @@ class BrowserSession:
             walked = await snapshot.lines_of(self.page, self.next)
         except Error as error:
             # The page went elsewhere while it was read.
-            if "context was destroyed" not in str(error) and "navigating" not in str(error):
+            if not snapshot.is_navigating(error):
                 raise
             await self.page.wait_for_load_state("domcontentloaded")
             walked = await snapshot.lines_of(self.page, self.next)

@@ -79,16 +79,20 @@ async def lines_of(page: "Page", first: int, *, full: bool = False) -> _Walked:
     try:
         return await _walked(page.main_frame, first, full, [MOST_FRAMES])
     except Error as error:
-        if is_leaving(error):
+        if is_navigating(error) or _is_gone(error):
             raise
         outline = await page.aria_snapshot()
         lines = [clean(line)[:LINE_CHARS] for line in outline.splitlines()]
         return _Walked(lines=[UNNUMBERED, *lines], next=first, title=await page.title())
 
 
-def is_leaving(error: Exception) -> bool:
-    """Whether a page could not be read because it goes elsewhere or is gone."""
-    return any(words in str(error) for words in ("context was destroyed", "navigating", "has been closed", "crashed"))
+def is_navigating(error: Exception) -> bool:
+    """Whether a page could not be read because it went elsewhere meanwhile."""
+    return any(words in str(error) for words in ("context was destroyed", "navigating"))
+
+
+def _is_gone(error: Exception) -> bool:
+    return any(words in str(error) for words in ("has been closed", "crashed"))
 
 
 async def _walked(frame: "Frame", first: int, full: bool, budget: list[int]) -> _Walked:  # noqa: FBT001 - passed on
