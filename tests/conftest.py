@@ -1,8 +1,11 @@
 """What all tests share."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +48,26 @@ def model_home(bundled: Path, tmp_path: Path) -> Path:
     (home / "cache").mkdir(parents=True)
     (home / "cache" / "models").symlink_to(bundled.parent)
     return home
+
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def embedded(model_home: Path) -> Command:
+    """`embedded(folder, *words, **variables)` runs handloom in a folder as someone does who has the embedded model and no other settings than these variables."""
+    own = {"PATH": os.environ["PATH"], "HOME": str(model_home), "HANDLOOM_HOME": str(model_home)}
+
+    def run(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "handloom", *words],
+            cwd=folder,
+            env={**own, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=800,
+            check=False,
+        )
+
+    return run

@@ -1,7 +1,6 @@
 """Real tasks on the embedded model, as a person would give them: each is judged by its effect, within a bounded number of turns and of time."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Command
 from handloom.events import RunEnded
 from handloom.journal.sqlite import SqliteStore
 
@@ -31,7 +31,7 @@ class Attempt:
 
 
 @pytest.fixture
-def solve(model_home: Path, tmp_path: Path) -> "Solve":
+def solve(embedded: Command, tmp_path: Path) -> "Solve":
     """Try a task until it is solved, three times at most: a model of this size does not find its way each time."""
 
     def solve(
@@ -40,24 +40,13 @@ def solve(model_home: Path, tmp_path: Path) -> "Solve":
         files: Mapping[str, str] | None = None,
         turns: int = 8,
     ) -> Attempt:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(model_home), "HANDLOOM_HOME": str(model_home)}
-        command = [sys.executable, "-m", "handloom", "run", *words, "--max-turns", str(turns), "--timeout", "3m"]
         attempts: list[Attempt] = []
         for number in range(TRIES):
             folder = tmp_path / f"工作{number}"
             folder.mkdir()
             for name, text in (files or {}).items():
                 (folder / name).write_text(text, encoding="utf-8")
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=300,
-                check=False,
-            )
+            done = embedded(folder, "run", *words, "--max-turns", str(turns), "--timeout", "3m")
             attempts.append(Attempt(folder, done))
             if solved(attempts[-1]):
                 return attempts[-1]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handloom.errors import ConfigError
+from handloom.noise import NOISE
 from handloom.sandbox.placeholders import is_placeholder
 
 MOST_FILES = 20_000
@@ -44,7 +45,7 @@ class Checkpoints:
             return NO_GIT
         files = size = 0
         for folder, names, found in os.walk(self.workspace):
-            names[:] = [name for name in names if name not in (".git", "node_modules", ".venv", "venv", "__pycache__")]
+            names[:] = [name for name in names if name not in (".git", ".venv") and name not in NOISE]
             files += len(found)
             for name in found:
                 with contextlib.suppress(OSError):

@@ -1,13 +1,11 @@
 """Tasks in a browser for the embedded model, on sites of this machine: judged by the log of the server, within a bounded number of turns."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import Command
 from handloom.testing.site import Answer, Site, page, search_page
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1_200)]
@@ -15,29 +13,15 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(1_200)]
 TRIES = 3
 
 
-def ran(model_home: Path, folder: Path, site: Site, task: str, turns: int = 14) -> str:
+def ran(embedded: Command, folder: Path, site: Site, task: str, turns: int = 14) -> str:
     """The answer of one run of the general agent, which may reach the site."""
-    settings = f"""
-[net]
-private = ["{site.host}"]
-
-[search]
-engines = ["searxng"]
-searxng_url = "{site.url}"
-"""
-    (model_home / "config.toml").write_text(settings, encoding="utf-8")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(model_home), "HANDLOOM_HOME": str(model_home)}
+    variables = {
+        "HANDLOOM_NET__PRIVATE": json.dumps([site.host]),
+        "HANDLOOM_SEARCH__ENGINES": '["searxng"]',
+        "HANDLOOM_SEARCH__SEARXNG_URL": site.url,
+    }
     folder.mkdir(exist_ok=True)
-    limits = ("--max-turns", str(turns), "--timeout", "5m")
-    done = subprocess.run(
-        [sys.executable, "-m", "handloom", "run", task, "--json", "--yes", *limits],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=360,
-    )
+    done = embedded(folder, "run", task, "--json", "--yes", "--max-turns", str(turns), "--timeout", "5m", **variables)
     ended = [json.loads(line) for line in done.stdout.splitlines() if '"run.ended"' in line]
     return ended[-1].get("answer", "") if ended else done.stderr[-500:]
 
@@ -53,11 +37,11 @@ SHOP: dict[str, Answer] = {
 }
 
 
-def test_an_answer_three_clicks_deep_is_found(model_home: Path, tmp_path: Path):
+def test_an_answer_three_clicks_deep_is_found(embedded: Command, tmp_path: Path):
     for _ in range(TRIES):
         with Site(SHOP) as site:
             answer = ran(
-                model_home,
+                embedded,
                 tmp_path / "work",
                 site,
                 f"Open {site.url} in the browser. In the catalogue, find the floor loom called Bertha. How many kilograms does it weigh?",
@@ -68,14 +52,14 @@ def test_an_answer_three_clicks_deep_is_found(model_home: Path, tmp_path: Path):
     assert "/floor/bertha" in site.paths
 
 
-def test_a_form_is_filled_and_sent(model_home: Path, tmp_path: Path):
+def test_a_form_is_filled_and_sent(embedded: Command, tmp_path: Path):
     form = "<form action=/sent method=post><label>Name <input name=name></label><label>City <input name=city></label><button>Send</button></form>"
     for _ in range(TRIES):
         with Site(
             {"/": page(form, "Order"), "/sent": page("<p>Thank you, your order number is 7731.</p>", "Sent")}
         ) as site:
             ran(
-                model_home,
+                embedded,
                 tmp_path / "work",
                 site,
                 f"Open {site.url} in the browser, fill in the form with name Mia and city Oslo, and send it.",
@@ -86,7 +70,7 @@ def test_a_form_is_filled_and_sent(model_home: Path, tmp_path: Path):
     assert {"name": "Mia", "city": "Oslo"} in sent
 
 
-def test_a_search_leads_to_the_page_with_the_answer(model_home: Path, tmp_path: Path):
+def test_a_search_leads_to_the_page_with_the_answer(embedded: Command, tmp_path: Path):
     for _ in range(TRIES):
         with Site(SHOP) as site:
             site.pages["/search"] = search_page([
@@ -94,7 +78,7 @@ def test_a_search_leads_to_the_page_with_the_answer(model_home: Path, tmp_path: 
                 ("About us", f"{site.url}/about", "The history of the loom shop"),
             ])  # fmt: skip
             answer = ran(
-                model_home,
+                embedded,
                 tmp_path / "work",
                 site,
                 "Search the web for the loom Bertha, open the page that you find, and tell its weight in kilograms.",

@@ -1,14 +1,12 @@
 """The example flow on the embedded model, offline: judged by the mail that arrives, within a bounded time."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from competitors import EXAMPLE, PRODUCTS, mailed, settings, site, values
 
+from conftest import Command
 from handloom.testing.mail import MailServer
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1_800)]
@@ -16,25 +14,15 @@ pytestmark = [pytest.mark.model, pytest.mark.timeout(1_800)]
 TRIES = 2
 
 
-def test_the_example_runs_to_the_mail_on_the_embedded_model(model_home: Path, tmp_path: Path) -> None:
+def test_the_example_runs_to_the_mail_on_the_embedded_model(
+    embedded: Command, model_home: Path, tmp_path: Path
+) -> None:
     said: list[str] = []
     with site() as pages, MailServer() as post:
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("HANDLOOM_")},
-            **settings(pages, post, model_home),
-        }
+        variables = settings(pages, post, model_home)
 
-        def handloom(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-            done = subprocess.run(
-                [sys.executable, "-m", "handloom", *words],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=800,
-                check=False,
-            )
+        def handloom(folder: Path, *words: str):
+            done = embedded(folder, *words, **variables)
             said.append(done.stderr)
             return done
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from handloom.messages import ImagePart, ToolSpec
+from handloom.noise import NOISE
 from handloom.runs import Run
 
 MOST_NAMES = 20
@@ -18,7 +19,6 @@ MOST_SHOWN, SHOWN_LINES, SHOWN_BYTES = 3, 12, 600  # files of which the beginnin
 _FILE = re.compile(
     r"(?<![\w./:@-])(?:\w[\w-]*/)*\w[\w.-]*\.(?:txt|md|csv|tsv|json|jsonl|py|sh|html|xml|ya?ml|toml|ini|cfg|log|sql|png|jpe?g|svg|pdf|xlsx|docx)(?![\w/-])"
 )
-_NOISE = {"__pycache__", "node_modules", "venv"}
 
 
 Narrow = Callable[[ToolSpec], ToolSpec | None]
@@ -104,7 +104,7 @@ def _names(folder: Path, *, depth: int = 2) -> list[str]:
     """Names relative to the folder, sorted, folders with a slash; one more than is shown at most."""
     try:
         entries = sorted(
-            (entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.name not in _NOISE),
+            (entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.name not in NOISE),
             key=lambda entry: entry.name,
         )
     except OSError:

@@ -32,7 +32,7 @@ from handloom.flow import check, inputs, spans, templates, verdict
 from handloom.flow.admission import admitted
 from handloom.flow.advance import admit, advance, fill, finish, sweep
 from handloom.flow.approval import deadline
-from handloom.flow.below import plan_below, replanned
+from handloom.flow.below import PlanMaker
 from handloom.flow.cache import StepCache
 from handloom.flow.due import Due
 from handloom.flow.ending import outcome_of, standstill
@@ -248,18 +248,7 @@ class Engine:
     async def _open(self, order: Order) -> None:
         """Begin the plan below a step, unless it has begun. It takes no slot, and it is settled when that plan ends."""
         if order.span not in self._progress.scopes:
-            await self._take(
-                [
-                    await plan_below(
-                        order,
-                        self._progress.scopes,
-                        self._around,
-                        self._workers.planner,
-                        self.run,
-                        self._work.ask(order),
-                    )
-                ]
-            )
+            await self._take([await self._plans(order).plan(order, self._progress.scopes)])
         if order.timeout is not None:
             self._tasks.start_timer(order.span, self._expire(order, order.timeout))
 
@@ -273,9 +262,7 @@ class Engine:
                 self._stop(outcome.unavailable)
                 return
             if event is None and order.on_error == "replan" and not outcome.final:
-                event = await replanned(
-                    order, outcome.reason, self._around, self._workers.planner, self.run, self._work.ask(order)
-                )
+                event = await self._plans(order).replan(order, outcome.reason)
             event = event or verdict.of_failure(order, outcome.reason)
         await self._take([*outcome.events, event])
 
@@ -325,6 +312,9 @@ class Engine:
             await self._apply([event], with_it=skipped)
 
     # What it knows
+
+    def _plans(self, order: Order) -> PlanMaker:
+        return PlanMaker(self.run, self._around, self._workers.planner, self._work.ask(order))
 
     @property
     def _state(self) -> State:

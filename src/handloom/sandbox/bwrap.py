@@ -1,7 +1,6 @@
 """BwrapSandbox: Linux namespaces made by bubblewrap; a program sees its workspace, its tools and nothing else of the machine."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -14,7 +13,7 @@ from handloom.errors import SandboxError
 from handloom.sandbox import hooks, local, mounts
 from handloom.sandbox.environment import environment
 from handloom.sandbox.limits import Cgroup, launched
-from handloom.sandbox.local import LocalProgram
+from handloom.sandbox.local import LocalProgram, Programs
 from handloom.sandbox.mounts import Mount
 from handloom.sandbox.placeholders import Placeholders
 from handloom.sandbox.probe import CONFINED, NAMESPACES, working_bwrap
@@ -150,7 +149,7 @@ class BwrapSandbox:
         self._view = view
         self._cgroup = cgroup
         self._proxy = proxy
-        self._programs: list[LocalProgram] = []
+        self._programs = Programs()
         self._placeholders = Placeholders(view.workspace)
         self._had_repository = (view.workspace / ".git").exists()
         self._uid = view.owner[0] if view.owner else os.geteuid()
@@ -173,7 +172,7 @@ class BwrapSandbox:
             tools = mounts.toolchains(
                 [*settings.readable, Path(bwrap).parent.parent], pythonpath=os.environ.get("PYTHONPATH", "")
             )
-            laid = mounts.plan(path, tools, settings.protected, home)
+            laid = await asyncio.to_thread(mounts.plan, path, tools, settings.protected, home)
             view = View(path, tuple(laid), scratch, cache, home, settings.net, owner)
             proxy = await Proxy.start(scratch.run, settings.allow) if settings.net == "allowlist" else None
         except BaseException:
@@ -184,7 +183,7 @@ class BwrapSandbox:
     async def spawn(
         self, argv: Sequence[str], *, stdio: Stdio, pass_fds: Sequence[int] = (), env: Mapping[str, str] | None = None
     ) -> LocalProgram:
-        view, depth = self._refreshed(), 2 if self._view.owner is None else 3
+        view, depth = await self._refreshed(), 2 if self._view.owner is None else 3
         proxy = f"http://127.0.0.1:{PROXY_PORT}" if self._proxy else ""
         inner = [*argv]
         if self._proxy:
@@ -195,28 +194,23 @@ class BwrapSandbox:
             command, workspace=view.workspace, stdio=stdio, pass_fds=pass_fds, env=values | dict(env or {})
         )
         program = LocalProgram(process, self.settings, depth=depth)
-        self._programs = [known for known in self._programs if known.alive] + [program]
+        self._programs.add(program)
         await program.started()
         return program
 
     async def aclose(self) -> None:
-        for program in self._programs:
-            program.kill()
-        for program in self._programs:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(5):
-                    await program.wait()
+        await self._programs.end()
         if self._proxy:
             await self._proxy.aclose()
         await asyncio.to_thread(self._tidy)
 
-    def _refreshed(self) -> View:
+    async def _refreshed(self) -> View:
         """The view with the protected paths as they are now; a repository may have been made meanwhile."""
         view = self._view
         if not view.workspace.is_dir():
             raise SandboxError(f"the workspace {view.workspace} is gone; create the folder again and repeat the call")
         fixed = [mount for mount in view.mounts if mount.how in ("read", "hide") or mount.path == view.workspace]
-        laid = mounts.guarded(view.workspace, self.settings.protected)
+        laid = await asyncio.to_thread(mounts.guarded, view.workspace, self.settings.protected)
         held = self._placeholders.hold([mount.path for mount in laid if mount.how == "forbid"])
         laid = [mount for mount in laid if mount.how != "forbid" or mount.path in held]
         guards = {mount.path for mount in laid}

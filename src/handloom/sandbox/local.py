@@ -131,6 +131,25 @@ class LocalProgram:
             await asyncio.sleep(POLL)
 
 
+class Programs:
+    """What a sandbox has started and must end with it."""
+
+    def __init__(self) -> None:
+        self._known: list[LocalProgram] = []
+
+    def add(self, program: LocalProgram) -> None:
+        self._known = [known for known in self._known if known.alive] + [program]
+
+    async def end(self) -> None:
+        """Kill them all, and wait until nothing of them is left."""
+        for program in self._known:
+            program.kill()
+        for program in self._known:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await program.wait()
+
+
 async def start(
     argv: Sequence[str], *, workspace: Path, stdio: Stdio, pass_fds: Sequence[int], env: Mapping[str, str]
 ) -> Process:

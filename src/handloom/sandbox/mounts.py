@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handloom.errors import SandboxError
+from handloom.noise import NOISE
 from handloom.sandbox.placeholders import is_placeholder
 
 DEEPEST, MOST_FOLDERS = 3, 500  # where repositories below the workspace are looked for
-_NOISE = {"node_modules", "venv", "__pycache__"}
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu")
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 KERNEL = (
@@ -195,7 +195,7 @@ def _repositories(workspace: Path) -> list[Path]:
             found += [folder] if depth and ".git" in inside else []
             if depth < DEEPEST:
                 waiting += [
-                    (folder / name, depth + 1) for name in inside if not name.startswith(".") and name not in _NOISE
+                    (folder / name, depth + 1) for name in inside if not name.startswith(".") and name not in NOISE
                 ]
     return found
 

@@ -1,7 +1,6 @@
 """OffSandbox: none at all, because a person said so; limits per process are kept, and what was started is ended."""
 
 import asyncio
-import contextlib
 import os
 import secrets
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from handloom.sandbox import local
 from handloom.sandbox.environment import environment
 from handloom.sandbox.limits import launched
-from handloom.sandbox.local import LocalProgram
+from handloom.sandbox.local import LocalProgram, Programs
 from handloom.sandbox.mounts import checked_workspace
 from handloom.sandbox.sandbox import Shared, Stdio
 from handloom.sandbox.scratch import Scratch
@@ -36,7 +35,7 @@ class OffSandbox:
         self._scratch = scratch
         self._before = before
         self._mark = secrets.token_hex(8)
-        self._programs: list[LocalProgram] = []
+        self._programs = Programs()
 
     @property
     def banner(self) -> str:
@@ -59,14 +58,9 @@ class OffSandbox:
             env={**environment(os.environ), "TMPDIR": str(self._scratch.tmp), **mark, **dict(env or {})},
         )
         program = LocalProgram(process, self.settings, depth=0, mark=f"{MARK}={self._mark}")
-        self._programs = [known for known in self._programs if known.alive] + [program]
+        self._programs.add(program)
         return program
 
     async def aclose(self) -> None:
-        for program in self._programs:
-            program.kill()
-        for program in self._programs:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(5):
-                    await program.wait()
+        await self._programs.end()
         await asyncio.to_thread(self._scratch.remove)

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from handloom.errors import ToolError
 from handloom.messages import ImagePart, ToolResult
+from handloom.noise import NOISE
 from handloom.toolbox.text import Text
 from handloom.toolbox.workspace_file import WorkspaceFile
 from handloom.tools import results
@@ -22,7 +23,6 @@ SCANNED = 10_000
 PART_LINES = 200
 LINE_CHARS = 10_000
 IMAGE_BYTES = 5_000_000
-NOISE = {"node_modules", "__pycache__", "venv", "build", "dist", "target"}
 IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from handloom.errors import ToolError
 from handloom.messages import ToolResult
+from handloom.noise import NOISE
 from handloom.sandbox.once import Ran, run_once
 from handloom.tools import results
 from handloom.tools.tool import ToolContext, tool
@@ -13,7 +14,7 @@ SECONDS = 20.0
 MOST_LINES = 200
 LINE_CHARS = 300
 MOST_BYTES = 2_000_000
-SKIPPED = (".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+SKIPPED = (".git", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", *sorted(NOISE))
 
 
 @tool(name="find_files", effects={"read"}, repeatable=True, parallel=True)
