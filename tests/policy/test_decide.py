@@ -78,6 +78,9 @@ def test_rules_speak_of_paths_and_hosts_too() -> None:
     for url, do in {
         "https://example.com/x": "ask",
         "https://a.example.com:8443": "ask",
+        "https://example.com./": "ask",
+        "https://EXAMPLE。com/": "ask",
+        "example.com/x": "ask",
         "https://notexample.com": "allow",
         "https://example.com.evil.net": "allow",
         "nonsense": "allow",

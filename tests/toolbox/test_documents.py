@@ -1,6 +1,11 @@
 """Documents: what a model reads of each kind, and what it is told of those that cannot be read."""
 
+import asyncio
+import encodings
+import html
 import io
+import pkgutil
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -12,11 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handloom.errors import ToolError
+from handloom.llm.model import Model, Request
+from handloom.llm.profiles import Profile
 from handloom.net import Guard
+from handloom.testing.models import ScriptedModel
 from handloom.testing.site import Site, raw
 from handloom.testing.tools import FakeContext
-from handloom.toolbox import document
+from handloom.toolbox import document, document_worker
 from handloom.toolbox.documents import document_tool
+from handloom.toolbox.extract import extractor
 from handloom.toolbox.fetch import fetch_tool
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +137,91 @@ async def test_a_long_document_is_read_in_pieces_and_for_a_goal(tmp_path: Path):
         await read(tmp_path, b"word", "long.txt", goal="x")
 
 
+async def test_a_goal_goes_through_a_long_document_to_its_end(tmp_path: Path):
+    text = "".join(f"line {number:04d}\n" for number in range(500))
+    (tmp_path / "long.txt").write_text(text)
+    model = ScriptedModel(["nothing here"] * 5, profile=Profile(max_context=2_000, max_output=200))
+
+    async def opened() -> Model:
+        return model
+
+    used = document_tool(extractor(opened))
+    starts = [0]
+    async with FakeContext(tmp_path) as context:
+        while starts[-1] < len(text):
+            result = await used.run({"path": "long.txt", "goal": "the end", "start": starts[-1]}, context)
+            more = re.search(r"goes on for ([\d,]+) characters: start=(\d+)", result.text)
+            starts.append(int(more[2]) if more else len(text))
+            assert int(more[1].replace(",", "") if more else 0) == len(text) - starts[-1]
+        for start in (-1, len(text), 10**9):
+            with pytest.raises(ToolError, match="start must be between 0 and 4999"):
+                await used.run({"path": "long.txt", "goal": "the end", "start": start}, context)
+    assert "".join(_shown(request) for request in model.requests) == text
+    assert len(model.requests) == len(starts) - 1 == 5
+
+
+def _shown(request: Request) -> str:
+    """The text of which a side request asks."""
+    return request.messages[0].text.removeprefix("Text:\n").rpartition("\n\nGoal: ")[0]
+
+
+WORDS = "".join(
+    f"<p>Number {number} of the paragraphs that are long enough to be the content of a page.</p>"
+    for number in range(60)
+)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<title>Notes</title><p>The answer is 42.<p>More.", "# Notes\n\nThe answer is 42.\nMore."),
+        ("<head><title>Notes</title><p>The answer is 42.<p>More.", "# Notes\n\nThe answer is 42.\nMore."),
+        ("<head><meta name=a><title>T</title><style>x</style>\n words <b>here</b>", "# T\n\nwords here"),
+        ("<head><noscript><img alt=x></noscript><title>T</title></head>words", "# T\n\nwords"),
+        ("<head><title>Shop</title></head><body><svg><title>Cart</title></svg><p>words", "# Shop\n\nwords"),
+        ("<body><svg><title>Cart</title></svg><title>Shop</title><p>words", "# Shop\n\nwords"),
+        ("<p>a</p><pre>def f(x):\n    if x:\n\n\n\n\treturn  1</pre> b  c", "a\n\ndef f(x):\n    if x:\n\n\n\n\treturn  1\nb c"),
+        ("<body><pre>    <b>a</b>  b\r        c</pre><p>d", "    a  b\n        c\n\nd"),
+        ("<head><base href=//a.org/b/><base href=//c.org/></head><a href=d>e</a>", "[e](//a.org/b/d)"),
+    ],
+)  # fmt: skip
+async def test_of_a_page_no_text_is_lost(page: str, text: str, tmp_path: Path):
+    said = await read(tmp_path, f"<!doctype html><html>{page}".encode(), "a.html")
+    assert said.partition("\n")[2].rpartition("\n[end ")[0] == text
+
+
+@given(st.text("ab<&é \t\n"))
+def test_preformatted_text_stays_as_it_is(text: str):
+    page = f"<body><p>before</p><pre>|{html.escape(text)}|</pre><p>after"
+    assert document_worker.html(page, "") == f"before\n\n|{text}|\n\nafter"
+
+
+async def test_a_link_that_is_no_address_stays_as_it_is(tmp_path: Path):
+    page = f"<html><body>{WORDS}<p>And <a href='http://[x'>one</a>, <a name=y>two</a> and <a href='&#1;'>three</a> of them.</p>"
+    assert "And [one](http://[x), two and " in await read(tmp_path, page.encode(), "a.html")
+
+
+@pytest.mark.parametrize("words", ["", WORDS])
+@pytest.mark.parametrize(("base", "link"), [("", "/a/page"), ("<base href=root/>", "/a/root/page")])
+async def test_links_start_where_the_page_says(words: str, base: str, link: str, tmp_path: Path):
+    page = f"<!doctype html><html><head>{base}<title>T</title></head><body>{words}<p>And <a href=page>a link</a> with more words after it.</p>"
+    with Site({"/a/b": raw(page.encode(), "text/html")}) as site:
+        async with FakeContext(tmp_path) as context:
+            result = await fetch_tool(Guard(private=(site.host,))).run({"url": f"{site.url}/a/b"}, context)
+    assert f"[a link]({site.url}{link})" in result.text
+
+
+async def test_a_document_longer_than_its_reader_takes_says_so(tmp_path: Path):
+    page = b"<html><body>" + b"words " * 700_000
+    said = await read(tmp_path, page, "a.html", start=3_999_990)
+    assert "[the document goes on for 199,999 characters, which are not read]" in said
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+async def test_lines_end_in_any_of_three_ways(end: str, tmp_path: Path):
+    assert "name,qty\ntea,3\n\nrice,5" in await read(tmp_path, f"name,qty{end}tea,3{end}{end}rice,5".encode(), "a.csv")
+
+
 @pytest.mark.parametrize(
     ("path", "words"), [("../x.pdf", "outside"), ("none.pdf", "there is no"), (".", "is a folder")]
 )
@@ -153,3 +247,15 @@ def test_any_bytes_have_a_kind_and_those_of_text_a_text(data: bytes, said: str):
     assert isinstance(document.decoded(data, "utf-8"), str)
     size = document.image_size(data)
     assert size is None or len(size) == 2
+
+
+CHARSETS = st.sampled_from(sorted(module.name for module in pkgutil.iter_modules(encodings.__path__)))
+
+
+@given(st.binary(max_size=300), CHARSETS | st.text(max_size=20), st.sampled_from(["", "text/plain"]))
+def test_text_is_read_whatever_codec_is_said(data: bytes, charset: str, type: str):  # noqa: A002 - the word for it
+    try:
+        text = asyncio.run(document.text_of(data, type=type, charset=charset))
+    except ToolError:
+        return  # any other exception would fail the test
+    assert text.encode().decode() == text

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from handloom import hosts
 from handloom.errors import DeniedError
 from handloom.events import ToolDecided
 from handloom.messages import Json, ToolCall, ToolResult
@@ -170,7 +171,7 @@ def remembered(call: ToolCall, *, tainted: bool = False) -> Rule | None:
             if lines and len(lines) == 1
             else None
         )
-    if host := Rule.host_of(call.arguments):
+    if host := hosts.of_url(str(call.arguments.get("url", ""))):
         return Rule(do="allow", tool=call.name, host=host, tainted=tainted)
     return Rule(do="allow", tool=call.name, tainted=tainted)
 

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 
+from handloom import hosts
 from handloom.errors import ToolError
-from handloom.sandbox import Host, addresses
+from handloom.sandbox import addresses
 
 SCHEMES = {"http": 80, "https": 443}
 MOST_CHARS = 8_192  # of a URL
@@ -114,13 +115,9 @@ def read_url(url: str) -> Place:
 
 def _ascii(host: str) -> str:
     """The name as it is looked up. Raises: ToolError."""
-    if host.isascii():
-        return host.rstrip(".") or host
-    import idna
-
     try:
-        return idna.encode(host, uts46=True).decode().rstrip(".")
-    except idna.IDNAError as error:
+        return hosts.canonical(host)
+    except UnicodeError as error:
         raise ToolError(f"{host!r} is no name of a host: {error}") from None
 
 
@@ -132,4 +129,4 @@ def _fits(name: str, host: str, port: int) -> bool:
     bare, colon, wanted = name.rpartition(":")
     if not (colon and wanted.isdecimal() and (":" not in bare or bare.endswith("]"))):
         bare, wanted = name, ""
-    return (not wanted or int(wanted) == port) and Host(name=bare.strip("[]")).covers(host)
+    return (not wanted or int(wanted) == port) and hosts.covers(bare.strip("[]"), host)

@@ -57,8 +57,9 @@ async def request(
     try:
         async with asyncio.timeout(guard.seconds):
             place, waited = guard.place(url), False
+            sent = {**_usual(), **(headers or {})}
             for _ in range(guard.redirects + 2):
-                answer = await _once(method, place, guard, {**_usual(), **(headers or {})}, content)
+                answer = await _once(method, place, guard, sent, content)
                 wait = retry_after(answer.headers)
                 if answer.status in BUSY and wait is not None and not waited and wait < _room(ends):
                     waited = True
@@ -69,9 +70,17 @@ async def request(
                     return _noted(answer, notes)
                 if sum(note.startswith("redirected") for note in notes) >= guard.redirects:
                     break
-                place = _redirected(place, target, guard)
+                before, place = place, _redirected(place, target, guard)
                 notes.append(f"redirected to {place.url}")
-                method, content = ("GET", b"") if answer.status == 303 else (method, content)
+                # As browsers do. What was meant for one server, a key above all, is not for another.
+                if answer.status == 303 or (answer.status in {301, 302} and method == "POST"):
+                    method, content = "GET", b""
+                if (before.scheme, before.host, before.port) != (place.scheme, place.host, place.port):
+                    sent = _usual()
+                    if content:
+                        raise ToolError(
+                            f"{url[:200]} sends what it was given on to {place.url[:200]}, which is refused"
+                        )
     except TimeoutError:
         raise ToolError(f"{url[:200]}: no complete answer within {guard.seconds:g} seconds") from None
     raise ToolError(f"{url[:200]}: more than {guard.redirects} redirects, the last to {place.url[:200]}")

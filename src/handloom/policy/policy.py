@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
-from urllib.parse import urlsplit
 
+from handloom import hosts
 from handloom.messages import Json
 from handloom.policy import commands
 from handloom.policy.hooks import Hook
@@ -38,16 +38,12 @@ class Rule:
             fnmatchcase(tool, self.tool)
             and (not self.command or self._fits_command(str(arguments.get("command", ""))))
             and (not self.path or fnmatchcase(str(arguments.get("path", "")).removeprefix("./"), self.path))
-            and (not self.host or _below(self.host_of(arguments), self.host))
+            and (not self.host or self._fits_host(hosts.of_url(str(arguments.get("url", "")))))
         )
 
-    @staticmethod
-    def host_of(arguments: Json) -> str:
-        """The host of an argument `url`; empty where there is none."""
-        try:
-            return (urlsplit(str(arguments.get("url", ""))).hostname or "").lower()
-        except ValueError:
-            return ""
+    def _fits_host(self, host: str) -> bool:
+        name = self.host.removeprefix("*.")
+        return hosts.covers(name, host) or hosts.covers(f"*.{name}", host)
 
     def _fits_command(self, line: str) -> bool:
         if self.do == "allow":
@@ -113,8 +109,3 @@ def strictest(decisions: Iterable[Do]) -> Do | None:
     """Deny beats ask beats allow; the order of rules and their detail do not matter."""
     found = set(decisions)
     return next((do for do in ("deny", "ask", "allow") if do in found), None)
-
-
-def _below(host: str, domain: str) -> bool:
-    domain = domain.lower().removeprefix("*.")
-    return host == domain or host.endswith(f".{domain}")

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from handloom import hosts
+
 Kind = Literal["auto", "bwrap", "seatbelt", "container", "off"]
 Net = Literal["none", "allowlist", "full"]
 
@@ -22,8 +24,7 @@ class Host:
     allow_private: bool = False
 
     def covers(self, name: str) -> bool:
-        wanted, name = self.name.lower().rstrip("."), name.lower().rstrip(".")
-        return name.endswith(wanted[1:]) if wanted.startswith("*.") else name == wanted
+        return hosts.covers(self.name, name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """browser_use: a model works in a web browser, one action at a call; the page itself is shown to it each turn by the state source."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -43,7 +44,7 @@ PARAMETERS = {
     "click": "index? x? y? double? button?",
     "input_text": "index text submit? slowly?",
     "select_option": "index values",
-    "send_keys": "keys",
+    "send_keys": "keys? text?",
     "scroll": "pages? dy? index?",
     "hover": "index",
     "drag": "index to_index? dx? dy?",
@@ -102,6 +103,10 @@ def _write(session: BrowserSession, want: Wanted) -> Awaitable[str]:
     return actions.input_text(session, want.given("index"), text, submit=want.submit, slowly=want.slowly)
 
 
+def _press(session: BrowserSession, want: Wanted) -> Awaitable[str]:
+    return actions.send_keys(session, want.keys or ("" if want.text else want.given("keys")), want.text or "")
+
+
 def _drag(session: BrowserSession, want: Wanted) -> Awaitable[str]:
     return actions.drag(session, want.given("index"), to_index=want.to_index, dx=want.dx, dy=want.dy or 0.0)
 
@@ -113,7 +118,7 @@ DO: dict[Action, Callable[[BrowserSession, Wanted], Awaitable[str]]] = {
     "click": _click,
     "input_text": _write,
     "select_option": lambda session, want: actions.select_option(session, want.given("index"), want.given("values")),
-    "send_keys": lambda session, want: actions.send_keys(session, want.given("keys")),
+    "send_keys": _press,
     "scroll": lambda session, want: actions.scroll(session, pages=want.pages, dy=want.dy, index=want.index),
     "hover": lambda session, want: actions.hover(session, want.given("index")),
     "drag": _drag,
@@ -199,6 +204,8 @@ def browser_tool(
             double=double,
         )
         said = await DO[action](session, want)
+        with contextlib.suppress(ToolError):  # what was done is done, even where the page cannot be seen after it
+            said += f" (view {await session.view()})"
         for file in session.watch.files:
             await context.artifact(file, "downloaded")
         session.watch.files.clear()
@@ -211,5 +218,5 @@ async def _extracted(
     session: BrowserSession, spotlight: Spotlight, extract: Extract | None, goal: str, start: int
 ) -> ToolResult:
     text = "\n".join(await session.text())
-    body, usage = await extract(text[start:], goal) if goal and extract else (piece(text, start), Usage())
+    body, usage = await extract(text, goal, start) if goal and extract else (piece(text, start), Usage())
     return ToolResult(text=spotlight.around(body, session.address), untrusted=True, usage=usage)

@@ -8,15 +8,25 @@ import re
 import struct
 import sys
 import zipfile
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 
 from handloom.errors import ToolError
 from handloom.tools.results import clean
 
 SECONDS = 60.0
 SNIFFED = 4_096
+SHOWN_CHARS = 60  # of what a sender calls it
 _META = re.compile(rb"""<meta[^>]+charset=["']?\s*([\w-]+)|<\?xml[^>]+encoding=["']([\w-]+)""", re.IGNORECASE)
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_TAG = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+# The encodings of the web (https://encoding.spec.whatwg.org) by their names in Python, which knows others that are not of text, or slow.
+_CODECS = {
+    "ascii", "big5", "big5hkscs", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp866", "cp874", "cp932",
+    "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "iso2022_jp", "iso8859_2", "iso8859_3", "iso8859_4", "iso8859_5", "iso8859_6", "iso8859_7",
+    "iso8859_8", "iso8859_9", "iso8859_10", "iso8859_11", "iso8859_13", "iso8859_14", "iso8859_15", "iso8859_16", "koi8_r", "koi8_u", "latin_1",
+    "mac_cyrillic", "mac_roman", "shift_jis", "tis_620", "utf_16", "utf_16_be", "utf_16_le", "utf_8", "utf_8_sig",
+}  # fmt: skip
+_TAG = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -30,15 +40,17 @@ async def text_of(data: bytes, *, type: str = "", charset: str = "", url: str = 
     kind = kind_of(data, type)
     match kind:
         case "html":
-            return clean(await _worked("html", decoded(data, charset).encode(), url))
+            text = await _worked("html", decoded(data, charset).encode("utf-8", "replace"), url)
         case "pdf" | "docx" | "xlsx":
-            return clean(await _worked(kind, data, url))
+            text = await _worked(kind, data, url)
         case "text":
-            return clean(decoded(data, charset))
+            text = decoded(data, charset)
         case _:
             size = image_size(data)
             shape = f", {size[0]} x {size[1]} pixels" if size else ""
             raise ToolError(f"this is {kind}{shape}, {len(data):,} bytes, and has no text to read")
+    # A lone \r ends a line of a document; for `clean` it goes back to the start of one, as in a terminal.
+    return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def kind_of(data: bytes, type: str = "") -> str:  # noqa: A002 - the word for it
@@ -54,8 +66,8 @@ def kind_of(data: bytes, type: str = "") -> str:  # noqa: A002 - the word for it
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "a WebP image"
     if head[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and len(_BINARY.findall(head)) > len(head) // 100:
-        return f"binary data{f' called {type}' if type else ''}"
-    return "html" if type in ("text/html", "application/xhtml+xml") or _TAG.match(head) else "text"
+        return f"binary data{f' called {clean(type)[:SHOWN_CHARS]}' if type else ''}"
+    return "html" if type in ("text/html", "application/xhtml+xml") or _begins_as_html(head) else "text"
 
 
 def decoded(data: bytes, charset: str = "") -> str:
@@ -66,10 +78,20 @@ def decoded(data: bytes, charset: str = "") -> str:
     found = _META.search(data[:SNIFFED])
     said = (found[1] or found[2]).decode() if found else ""
     for name in (charset, said, "utf-8"):
-        with contextlib.suppress(LookupError, UnicodeDecodeError, ValueError):
-            # What calls itself GB2312 is mostly the larger set.
-            return data.decode("gb18030" if name.lower() in ("gb2312", "gbk") else name or "utf-8")
-    return data.decode(charset if _known(charset) else _guessed(data), "replace")
+        with contextlib.suppress(LookupError, UnicodeDecodeError):
+            return data.decode(_codec(name or "utf-8"))
+    with contextlib.suppress(LookupError):
+        return data.decode(_codec(charset), "replace")
+    return data.decode("utf-8" if _is_cut_utf8(data) else _guessed(data), "replace")
+
+
+def _is_cut_utf8(data: bytes) -> bool:
+    """Whether nothing is wrong with it as UTF-8 but that it ends within a character, of which it has others."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and not data[: error.start].isascii()
+    return True
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
@@ -101,10 +123,23 @@ def _zipped(data: bytes) -> str:
     return "xlsx" if "xl/workbook.xml" in names else f"a ZIP file of {len(names)} files"
 
 
-def _known(charset: str) -> bool:
-    with contextlib.suppress(LookupError):
-        return bool(charset and codecs.lookup(charset))
-    return False
+def _begins_as_html(head: bytes) -> bool:
+    """Whether a tag of HTML comes first, but for comments."""
+    head = head.lstrip()
+    while head.startswith(b"<!--"):
+        head = head.partition(b"-->")[2].lstrip()
+    return bool(_TAG.match(head))
+
+
+def _codec(charset: str) -> str:
+    """Python's name of an encoding of the web. Raises: LookupError for any other."""
+    name = normalize_encoding(charset.lower())
+    name = aliases.get(name, name)
+    if name in ("gb2312", "gbk"):
+        return "gb18030"  # what calls itself GB2312 is mostly the larger set
+    if name not in _CODECS:
+        raise LookupError(charset)
+    return name
 
 
 def _guessed(data: bytes) -> str:

@@ -8,6 +8,7 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from html.parser import HTMLParser
 from itertools import islice
 from typing import Any, NoReturn
@@ -23,7 +24,12 @@ LITTLE = 0.25  # of the text; a reader that finds less may have missed the page
 SHEET_ROWS = 5_000
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _BLOCKS = {"p", "div", "section", "article", "ul", "ol", "table", "tr", "form", "header", "footer", "main", "nav", "aside", "pre", "blockquote", "dl", "dt", "dd", "figure", "body", "title"}  # fmt: skip
-_SILENT = {"script", "style", "noscript", "template", "svg", "head"}
+_SILENT = {"script", "style", "noscript", "template", "svg"}
+# What may stand in a head, with what is silent; anything else ends it.
+_HEAD = {"html", "head", "base", "basefont", "bgsound", "link", "meta", "noframes", "title"}
+# Spaces of preformatted text, written as controls until the lines are made; `clean` would remove those of the page itself.
+_KEPT = str.maketrans(" \t\n", "\x00\x01\x02")
+_GIVEN = str.maketrans("\x00\x01\x02", " \t\n")
 
 
 def main() -> None:
@@ -40,7 +46,14 @@ def main() -> None:
         fail("it needs too much memory")
     except Exception as error:  # noqa: BLE001 - whatever a parser says of a foreign file is the answer
         fail(f"it cannot be read: {type(error).__name__}: {str(error)[:300]}")
-    sys.stdout.buffer.write(text[:MOST_CHARS].encode("utf-8", "replace"))
+    sys.stdout.buffer.write(bounded(text).encode("utf-8", "replace"))
+
+
+def bounded(text: str) -> str:
+    """What is read of it at most, with a line that says so."""
+    left = len(text) - MOST_CHARS
+    more = f"\n[the document goes on for {left:,} characters, which are not read]" if left > 0 else ""
+    return text[:MOST_CHARS] + more
 
 
 def fail(reason: str) -> NoReturn:
@@ -111,8 +124,15 @@ def html(source: str, url: str) -> str:
         import trafilatura
     except ImportError:
         return everything
+    tree: Any = trafilatura.load_html(source)
+    if tree is None:
+        return everything
+    for link in tree.iter("a"):
+        # Done here, since trafilatura starts them all at the root of the site; what is no address is left as it is.
+        with suppress(ValueError, KeyError):
+            link.set("href", urljoin(plain.base, link.attrib["href"]))
     found = trafilatura.extract(
-        source, url=url or None, output_format="markdown", include_links=True, include_tables=True, favor_recall=True
+        tree, url=url or None, output_format="markdown", include_links=True, include_tables=True, favor_recall=True
     )
     if not found or len(found) < LITTLE * len(everything):
         return everything
@@ -124,9 +144,12 @@ class Plain(HTMLParser):
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
-        self._url = url
+        self.base = url
+        self._based = False
         self._parts: list[str] = []
         self._silent = 0
+        self._in_head = False
+        self._preformatted = 0
         self._link = ""
         self._depth = 0
         self._in_title = False
@@ -142,8 +165,14 @@ class Plain(HTMLParser):
             self._silent += 1
         elif tag == "body":
             self._silent = 0
-        self._in_title = tag == "title"
+        self._in_title = tag == "title" and not self._silent and not self.title
         if self._silent:
+            return
+        self._in_head = tag == "head" or (self._in_head and tag in _HEAD)
+        self._preformatted += tag == "pre"
+        if tag == "base" and given.get("href") and not self._based:
+            self.base, self._based = joined(self.base, given["href"] or ""), True
+        if self._in_head:
             return
         if tag in _BLOCKS or tag == "br":
             self._parts.append("\n")
@@ -167,9 +196,12 @@ class Plain(HTMLParser):
         self._depth = max(0, self._depth - 1)
         if tag in _SILENT:
             self._silent = max(0, self._silent - 1)
+        self._in_head = self._in_head and tag != "head"
         self._in_title = False
+        if tag == "pre" and not self._silent:
+            self._preformatted = max(0, self._preformatted - 1)
         if tag == "a" and self._link:
-            self._parts.append(f"]({joined(self._url, self._link)})")
+            self._parts.append(f"]({joined(self.base, self._link)})")
             self._link = ""
         if tag in _BLOCKS or re.fullmatch("h[1-6]", tag):
             self._parts.append("\n")
@@ -177,13 +209,15 @@ class Plain(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title = " ".join((self.title + data).split())[:300]
-        elif not self._silent:
-            self._parts.append(re.sub(r"\s+", " ", data))
+        elif not self._silent and (data.strip() or not self._in_head):
+            self._in_head = False
+            self._parts.append(data.translate(_KEPT) if self._preformatted else re.sub(r"\s+", " ", data))
 
     def text(self) -> str:
         lines = (re.sub(r" {2,}", " ", line).strip() for line in "".join(self._parts).split("\n"))
         body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-        return f"# {self.title}\n\n{body}" if self.title and not body.startswith(f"# {self.title}") else body
+        titled = self.title and not body.startswith(f"# {self.title}")
+        return (f"# {self.title}\n\n{body}" if titled else body).translate(_GIVEN)
 
 
 def joined(url: str, link: str) -> str:

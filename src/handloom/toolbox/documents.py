@@ -26,7 +26,7 @@ def document_tool(extract: Extract | None = None) -> Tool:
         if goal:
             if extract is None:
                 raise ToolError("there is no model to look for a goal; leave it out and read the text")
-            (text, usage), start = await extract(text[start:], goal), 0
+            (text, usage), start = await extract(text, goal, start), 0
         if not text.strip():
             return ToolResult(text="the document has no text (scanned pages are images)", silent=True, untrusted=True)
         return ToolResult(text=spotlight.around(piece(text, start), path), untrusted=True, usage=usage)

@@ -8,6 +8,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from handloom import hosts
 from handloom.errors import ToolError
 from handloom.messages import Json, is_list, is_object
 from handloom.net import Guard, request
@@ -128,9 +129,10 @@ def serper(key: Secret, guard: Guard) -> Engine:
 
 @dataclass(frozen=True)
 class Ddgs:
-    """One backend of the package `ddgs`, which reads the pages of public engines and needs no key."""
+    """One backend of the package `ddgs`, which reads the pages of public engines and needs no key. It asks them itself, where the guard lets it."""
 
     backend: str
+    guard: Guard = field(default_factory=Guard)
 
     @property
     def name(self) -> str:
@@ -150,6 +152,7 @@ class Ddgs:
         known = cast("dict[str, dict[str, object]]", ENGINES)["text"]
         if self.backend not in known:  # the package would silently ask others
             raise ToolError(f"ddgs has no backend {self.backend!r}; it has {', '.join(sorted(known))}")
+        self.guard.check_name(hosts.of_url(str(getattr(known[self.backend], "search_url", ""))), 443)
         region = f"{query.country.lower()}-{query.lang.lower()}" if query.country and query.lang else "wt-wt"
         try:
             ask = cast("Any", DDGS)

@@ -6,8 +6,9 @@ from handloom.errors import ToolError
 from handloom.events import Event
 from handloom.llm.model import Model, Request
 from handloom.messages import Message, Usage
+from handloom.toolbox.paging import require_start
 
-Extract = Callable[[str, str], Awaitable[tuple[str, Usage]]]  # (text, goal) -> (answer, what it cost)
+Extract = Callable[[str, str, int], Awaitable[tuple[str, Usage]]]  # (text, goal, start) -> (answer, what it cost)
 Opened = Callable[[], Awaitable[Model]]
 
 ORDER = (
@@ -21,12 +22,13 @@ SHARE = 2.0  # characters of text for a token of the model's context, on the car
 def extractor(opened: Opened) -> Extract:
     """An `Extract` by the model that is opened at its first use."""
 
-    async def extract(text: str, goal: str) -> tuple[str, Usage]:
+    async def extract(text: str, goal: str, start: int) -> tuple[str, Usage]:
+        require_start(text, start)
         model = await opened()
         room = int(SHARE * (model.profile.max_context - model.profile.max_output - ANSWER_TOKENS) / 2)
-        shown = text[:room]
-        note = f"\n[the text goes on for {len(text) - room:,} characters: start={room}]" if len(text) > room else ""
-        words = f"Text:\n{shown}\n\nGoal: {goal}"
+        end = start + room
+        note = f"\n[the text goes on for {len(text) - end:,} characters: start={end}]" if len(text) > end else ""
+        words = f"Text:\n{text[start:end]}\n\nGoal: {goal}"
         request = Request(system=ORDER, messages=(Message.user(words),), max_tokens=ANSWER_TOKENS)
         reply = await model.complete(request, _nowhere)
         if not reply.message.text.strip():

@@ -37,7 +37,7 @@ def fetch_tool(guard: Guard | None = None, extract: Extract | None = None) -> To
         answer = await get(url, guard)
         text = await _read(answer)
         head = [f"status {answer.status}"] if answer.status != 200 else []
-        head += [*answer.notes, *(["the page was cut at the limit of bytes"] if answer.cut else [])]
+        head += [*answer.notes, *([_cut(answer, guard)] if answer.cut else [])]
         if answer.status >= 400:
             raise_for(answer, text, spotlight)
         if not text.strip():
@@ -46,7 +46,7 @@ def fetch_tool(guard: Guard | None = None, extract: Extract | None = None) -> To
         if goal:
             if extract is None:
                 raise ToolError("there is no model to look for a goal; leave it out and read the page")
-            (text, usage), start = await extract(text[start:], goal), 0
+            (text, usage), start = await extract(text, goal, start), 0
         body = spotlight.around(piece(text, start), answer.url)
         return ToolResult(text="\n".join([*(f"({line})" for line in head), body]), untrusted=True, usage=usage)
 
@@ -66,6 +66,11 @@ def charset_of(answer: Response) -> str:
     """The charset that the header names."""
     found = re.search(r"charset=[\"']?([\w.:-]+)", answer.headers.get("content-type", ""), re.IGNORECASE)
     return found[1] if found else ""
+
+
+def _cut(answer: Response, guard: Guard) -> str:
+    full = len(answer.body) >= guard.most_bytes
+    return "the page was cut at the limit of bytes" if full else "the page broke off before its end"
 
 
 async def _read(answer: Response) -> str:

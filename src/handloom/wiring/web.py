@@ -65,7 +65,7 @@ def engine_for(name: str, settings: SearchSettings, guard: Guard) -> Engine:
             raise ConfigError("search.engines names searxng: set search.searxng_url to its address")
         return searxng(settings.searxng_url, guard)
     if name.startswith("ddgs:"):
-        return Ddgs(name.removeprefix("ddgs:"))
+        return Ddgs(name.removeprefix("ddgs:"), guard)
     if name not in KEYED:
         raise ConfigError(f"search.engines names {name!r}; there are: searxng, {', '.join(KEYED)}, ddgs:BACKEND")
     variable = _variable(name, settings)
