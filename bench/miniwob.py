@@ -25,6 +25,7 @@ from handloom.browser.session import browsing
 from handloom.journal.sqlite import SqliteStore
 from handloom.net import Guard
 from handloom.runs import Limits
+from handloom.state import Question
 from handloom.testing.site import Asked, Page, Site, raw
 
 EASY = (
@@ -67,6 +68,11 @@ def served(asked: Asked) -> Page:
     return raw(path.read_bytes() + begin, KINDS.get(path.suffix, "application/octet-stream"))
 
 
+async def allowed(_: Question) -> str:
+    """The person whose pages these are: what is to be typed into them after they were read may be."""
+    return "once"
+
+
 async def by_model(names: list[str], seeds: list[int], spec: str, keep: Path) -> None:
     loaded = config.load()
     model = await wiring.open_model(loaded, spec)
@@ -85,7 +91,7 @@ async def by_model(names: list[str], seeds: list[int], spec: str, keep: Path) ->
                 tools = tuple(tool for tool in agent.tools if getattr(tool, "name", "") in ("browser_use", "terminate"))
                 task = f"Open {url} in the browser, then do this there: {goal}"
                 result = await wiring.run(
-                    task, agent=replace(agent, tools=tools), workspace=keep, limits=LIMITS, store=store
+                    task, agent=replace(agent, tools=tools), workspace=keep, limits=LIMITS, store=store, asker=allowed
                 )
                 rewards = [float(asked.query["reward"]) for asked in site.asked if asked.path == "/ended"]
             rows.append(

@@ -16,6 +16,7 @@ from handloom.prompts import browser as prompt
 from handloom.runs import Run
 from handloom.toolbox.browse import NAME
 from handloom.toolbox.spotlight import Spotlight
+from handloom.tools.results import clean
 
 WRITABLE = frozenset(
     [
@@ -49,10 +50,20 @@ _ON: dict[str, frozenset[str] | None] = {
     "select_option": frozenset({"select"}),
     "upload_file": None,
 }
+# Actions with which a task begins that speaks so, where the page has things for them.
+_DUE: tuple[tuple[str, frozenset[str], re.Pattern[str]], ...] = (
+    (
+        "input_text",
+        WRITABLE,
+        re.compile(r"\b(?:enter|type|write|fill|input|log ?in|sign ?in)\b|输入|填|登录", re.IGNORECASE),
+    ),
+    ("select_option", frozenset({"select"}), re.compile(r"\b(?:select|choose|pick)\b|选", re.IGNORECASE)),
+)
 _FIELD = re.compile(r"\[(\d+)\](\w+)([^\[\n]*)")
 _MARKED = re.compile(r"\[(\d+)\](\w+)")
 _URL = re.compile(r"https?://[!-~]+")
 _BEHIND = ".,;:!?)]}>\"'"  # what stands behind an address and is no part of it
+URL_CHARS, TITLE_CHARS = 300, 200
 RECENT = 3  # replies without the browser after which an agent has left it
 
 
@@ -105,7 +116,8 @@ class Browsing:
         kinds = dict(_MARKED.findall(state.text))
         narrow = Narrowing(kinds)
         if self.guides:
-            narrow = Guiding(kinds, addresses=_unopened(run), scrolls=bool(state.above or state.below))
+            scrolls = bool(state.above or state.below)
+            narrow = Guiding(kinds, addresses=_unopened(run), scrolls=scrolls, presses=not _is_due(run, kinds))
         return Snapshot(
             values=shown(state, spotlight, _open_ends(run, state) if self.guides else ""), images=shots, narrow=narrow
         )
@@ -137,11 +149,13 @@ class Narrowing:
 @dataclass(frozen=True)
 class Guiding(Narrowing):
     """Leaves a small model nothing of which it can be seen that it leads nowhere: to search where there is a page to use, or one to open, to open an address again that it has
-    opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole, to click a field in place of writing into it.
+    opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole, to click a field in place of writing into it, to press
+    a button before anything was filled in (`presses` once it may).
     """
 
     addresses: list[str] | None
     scrolls: bool
+    presses: bool = True
 
     def __call__(self, spec: ToolSpec) -> ToolSpec | None:
         return None if spec.name in WEB_TOOLS - {NAME} and (self.kinds or self.addresses) else super().__call__(spec)
@@ -154,7 +168,8 @@ class Guiding(Narrowing):
             case "scroll" if not self.scrolls:
                 return None
             case "click":  # a field is written into, which clicks it too; a small model takes the click for the writing
-                others = {number: kind for number, kind in self.kinds.items() if kind not in WRITABLE}
+                spared = WRITABLE if self.presses else WRITABLE | {"button"}
+                others = {number: kind for number, kind in self.kinds.items() if kind not in spared}
                 return Narrowing(others).fitting(variant)
             case _:
                 return super().fitting(variant)
@@ -176,14 +191,20 @@ def _unopened(run: Run) -> list[str] | None:
     return [address for address in dict.fromkeys(named) if address.rstrip("/") not in opened] if named else None
 
 
-def values(state: PageState | None, page: str, notes: str = "") -> dict[str, str]:
+def _is_due(run: Run, kinds: Mapping[str, str]) -> bool:
+    """Whether the task speaks of filling in or choosing what the page has, and nothing of that has been done."""
+    task = run.memory.task.text if run.memory.task else ""
+    done = {call.arguments.get("action") for message in run.memory.since_task() for call in message.tool_calls}
+    return any(
+        action not in done and things & set(kinds.values()) and words.search(task) for action, things, words in _DUE
+    )
+
+
+def values(state: PageState | None, page: str, tabs: str = "", notes: str = "") -> dict[str, str]:
     """The placeholders of the browser's next-step prompt."""
-    tabs = state.tabs if state and len(state.tabs) > 1 else ()
-    listed = "".join(f"\n  tab {tab.index}{' (current)' if tab.current else ''}: {tab.title} {tab.url}" for tab in tabs)
-    title = f' "{state.title}"' if state and state.title else ""
     return {
-        "url_placeholder": f"\nAddress: {state.url}{title}" if state else "",
-        "tabs_placeholder": f"\nTabs:{listed}" if listed else "",
+        "url_placeholder": f"\nAddress: {_line(state.url, URL_CHARS)}" if state else "",
+        "tabs_placeholder": f"\nTabs:\n{tabs}" if tabs else "",
         # What is in view stands between what is above and what is below.
         "content_above_placeholder": (f"\n({state.above} pixels above)" if state and state.above else "") + f"\n{page}",
         "content_below_placeholder": f"\n({state.below} pixels below)" if state and state.below else "",
@@ -202,7 +223,23 @@ def _open_ends(run: Run, state: PageState) -> str:
 
 
 def shown(state: PageState, spotlight: Spotlight, advice: str = "") -> dict[str, str]:
-    """A page as the prompt shows it: all that strangers wrote stands between the marks; `advice` is ours."""
+    """A page as the prompt shows it: all that strangers wrote stands between the marks, its title as well; `advice` is ours."""
     notes = spotlight.around("\n".join(f"- {note}" for note in state.notes), "what happened") if state.notes else ""
-    body = state.text or "(nothing to see; it may still load: wait, or scroll)"
-    return values(state, spotlight.around(body, state.url), "\n".join(part for part in (notes, advice) if part))
+    listed = "\n".join(
+        f"tab {tab.index}{' (current)' if tab.current else ''}: {_line(tab.title, 80)} {_line(tab.url, 120)}"
+        for tab in state.tabs
+    )
+    title = f"Title: {_line(state.title, TITLE_CHARS)}\n" if state.title.strip() else ""
+    body = title + (state.text or "(nothing to see; it may still load: wait, or scroll)")
+    return values(
+        state,
+        spotlight.around(body, state.url),
+        spotlight.around(listed, "tabs") if len(state.tabs) > 1 else "",
+        "\n".join(part for part in (notes, advice) if part),
+    )
+
+
+def _line(text: str, most: int) -> str:
+    """A text that strangers chose, clean, on one line and bounded."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

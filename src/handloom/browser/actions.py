@@ -20,7 +20,10 @@ MOST_WAIT = 30.0
 QUALITY = 60
 MOST_HEIGHT = 6_000
 STEPS = 12  # of a drag, since pages follow the way of the mouse
-_KEY = re.compile(r"[A-Za-z0-9]+|.")
+_NAMED = "Enter|Tab|Backspace|Delete|Escape|Space|Insert|Home|End|Page(?:Up|Down)|Arrow(?:Up|Down|Left|Right)|F[1-9][0-2]?|ContextMenu"
+_KEYS = re.compile(
+    rf"(?:Shift\+)?(?:{_NAMED}|Shift|Control|Alt|Meta)|(?:(?:Shift|Control|Alt|Meta|ControlOrMeta)\+)*(?:Control|Alt|Meta|ControlOrMeta)\+(?:Shift\+)?\S+"
+)
 FORMS = {
     "date": "YYYY-MM-DD",
     "time": "HH:MM",
@@ -56,11 +59,12 @@ async def navigate(session: BrowserSession, url: str, *, new_tab: bool = False) 
 
 async def go_back(session: BrowserSession) -> str:
     async def work() -> str:
-        before = session.page.url
-        await session.page.go_back(wait_until="domcontentloaded")
-        if session.page.url in (before, "about:blank"):
+        page, before = session.page, session.page.url
+        await page.go_back(wait_until="domcontentloaded")
+        if page.url == "about:blank" != before:  # where every tab begins; nothing is to be seen there
+            await page.go_forward(wait_until="domcontentloaded")
             raise ToolError("there is no page to go back to")
-        return f"went back to {session.page.url}"
+        return f"went back to {page.url}"
 
     return await session.act(work)
 
@@ -70,15 +74,15 @@ async def click(session: BrowserSession, index: int, *, double: bool = False, bu
 
     async def work() -> str:
         aim = await target(session, index)
-        if aim.about["tag"] == "select":
+        if aim.about.tag == "select":
             raise ToolError(f"{aim} is a list to choose from: use select_option")
-        if aim.about["type"] == "file":
+        if aim.about.type == "file":
             raise ToolError(f"{aim} takes a file: use upload_file")
-        if aim.about["disabled"]:
+        if aim.about.disabled:
             raise ToolError(f"{aim} is disabled")
         x, y = await aimed(session, aim)
         await session.page.mouse.click(x, y, button=button, click_count=2 if double else 1)
-        if aim.about["blank"]:
+        if aim.about.blank:
             await session.opened()
         return f"clicked {aim}"
 
@@ -106,28 +110,28 @@ async def input_text(
 
     async def work() -> str:
         aim = await target(session, index)
-        if aim.about["disabled"] or aim.about["readonly"]:
-            raise ToolError(f"{aim} cannot be changed: it is {'disabled' if aim.about['disabled'] else 'read-only'}")
-        typed = aim.about["tag"] in ("input", "textarea") and aim.about["type"] in PLAIN
-        if not (typed or aim.about["tag"] == "textarea" or aim.about["editable"]):
+        if aim.about.disabled or aim.about.readonly:
+            raise ToolError(f"{aim} cannot be changed: it is {'disabled' if aim.about.disabled else 'read-only'}")
+        typed = aim.about.tag in ("input", "textarea") and aim.about.type in PLAIN
+        if not (typed or aim.about.tag == "textarea" or aim.about.editable):
             raise ToolError(f"{aim} is no field for text{_instead(aim)}")
         try:
             await aim.handle.fill("" if slowly else text)
         except Error as error:
             raise ToolError(f"{aim} did not take {text[:60]!r}: {_malformed(aim, error)}") from None
-        if aim.about["type"] in FORMS and await aim.handle.evaluate("e => e.value") != text:
-            raise ToolError(f"{aim} did not take {text[:60]!r}: write it as {FORMS[aim.about['type']]}")
+        if aim.about.type in FORMS and await aim.handle.evaluate("e => e.value") != text:
+            raise ToolError(f"{aim} did not take {text[:60]!r}: write it as {FORMS[aim.about.type]}")
         if slowly:
             await aim.handle.type(text, timeout=1_000 * session.settings.timeout)
         if submit:
             await aim.handle.press("Enter")
-        return f"wrote {'*' * len(text) if aim.about['type'] == 'password' else repr(text[:60])} into [{index}]{aim.about['tag']}{' and pressed Enter' if submit else ''}"
+        return f"wrote {'*' * len(text) if aim.about.type == 'password' else repr(text[:60])} into [{index}]{aim.about.tag}{' and pressed Enter' if submit else ''}"
 
     return await session.act(work)
 
 
 def _instead(aim: Target) -> str:
-    kind = aim.about["type"] or aim.about["tag"]
+    kind = aim.about.type or aim.about.tag
     return {
         "select-one": ": use select_option",
         "select-multiple": ": use select_option",
@@ -136,7 +140,7 @@ def _instead(aim: Target) -> str:
 
 
 def _malformed(aim: Target, error: Exception) -> str:
-    form = FORMS.get(aim.about["type"])
+    form = FORMS.get(aim.about.type)
     return f"write it as {form}" if form else str(error).partition("\n")[0][:200]
 
 
@@ -145,7 +149,7 @@ async def select_option(session: BrowserSession, index: int, values: Sequence[st
 
     async def work() -> str:
         aim = await target(session, index)
-        if aim.about["tag"] != "select":
+        if aim.about.tag != "select":
             raise ToolError(f"{aim} is no list of options; click it and choose from what opens")
         options: list[list[str]] = await aim.handle.evaluate(
             "e => [...e.options].map(o => [o.value, (o.label || o.text).trim().replace(/\\s+/g, ' ')])"
@@ -165,19 +169,24 @@ async def select_option(session: BrowserSession, index: int, values: Sequence[st
     return await session.act(work)
 
 
-async def send_keys(session: BrowserSession, keys: str) -> str:
-    """Press keys such as `Enter`, `Control+A`, several with spaces between them. Raises: ToolError for one that does not exist."""
+async def send_keys(session: BrowserSession, keys: str, text: str = "") -> str:
+    """Press keys such as `Enter`, `Control+A`, several with spaces between them; then type a text where the cursor is.
+
+    Raises: ToolError for a key that does not exist, and for one that writes: what is written is `text`, on which the policy can decide.
+    """
     from playwright.async_api import Error
 
     async def work() -> str:
         for key in keys.split():
+            if not _KEYS.fullmatch(key):
+                raise ToolError(f"{key!r} is no key that can be pressed; to write something give text")
             try:
                 await session.page.keyboard.press(key)
             except Error as error:
-                raise ToolError(
-                    f"{key!r} is no key ({str(error).partition(chr(10))[0][:120]}); to write words use input_text"
-                ) from None
-        return f"pressed {keys}"
+                raise ToolError(f"{key!r} is no key ({str(error).partition(chr(10))[0][:120]})") from None
+        if text:
+            await session.page.keyboard.type(text)
+        return " and ".join([*([f"pressed {keys}"] if keys else []), *([f"typed {text[:60]!r}"] if text else [])])
 
     return await session.act(work)
 
@@ -257,7 +266,7 @@ async def upload_file(session: BrowserSession, index: int, path: str) -> str:
 
     async def work() -> str:
         aim = await target(session, index)
-        if aim.about["type"] != "file":
+        if aim.about.type != "file":
             raise ToolError(f"{aim} takes no file; choose the element that is called file")
         await aim.handle.set_input_files(file)
         return f"gave {path} to [{index}]"

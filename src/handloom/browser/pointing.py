@@ -2,13 +2,18 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from handloom.browser.session import BrowserSession
 from handloom.errors import ToolError
 
 if TYPE_CHECKING:
-    from playwright.async_api import ElementHandle
+    from playwright.async_api import ElementHandle, Frame
+
+T = TypeVar("T")
 
 FIND = """number => {
   const known = window[Symbol.for('handloom.ids')];
@@ -54,33 +59,64 @@ ABOUT = """element => ({
 })"""
 
 
+class About(msgspec.Struct):
+    """What an element is."""
+
+    tag: str
+    type: str
+    editable: bool
+    blank: bool
+    disabled: bool
+    readonly: bool
+    words: str
+
+
+class Spot(msgspec.Struct):
+    """Where a mouse can hit an element in its own frame, or why it cannot."""
+
+    x: float = 0.0
+    y: float = 0.0
+    gone: bool = False
+    hidden: bool = False
+    outside: bool = False
+    cover: str = ""
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.x) and isfinite(self.y)):
+            raise ValueError("no place in a window")
+
+
+async def told(place: "ElementHandle | Frame", script: str, form: type[T], argument: object = None) -> T:
+    """What a script of ours says of a page, whose own scripts may have broken it. Raises: ToolError for what has another form."""
+    try:
+        return msgspec.convert(await place.evaluate(script, argument), form)
+    except msgspec.ValidationError:
+        raise ToolError("this page's own scripts break what looks at it; read it with fetch, or go elsewhere") from None
+
+
 @dataclass(frozen=True)
 class Target:
     """An element that is there, with what it is."""
 
     number: int
     handle: "ElementHandle"
-    about: dict[str, Any]
+    about: About
 
     def __str__(self) -> str:
-        words = f' "{self.about["words"]}"' if self.about["words"] and self.about["type"] != "password" else ""
-        return f"[{self.number}]{self.about['tag']}{words}"
+        words = f' "{self.about.words}"' if self.about.words and self.about.type != "password" else ""
+        return f"[{self.number}]{self.about.tag}{words}"
 
 
 async def target(session: BrowserSession, number: int) -> Target:
     """The element with this number. Raises: ToolError when the page has it no more."""
     from playwright.async_api import Error
 
-    for frame in session.page.frames:
-        try:
-            handle = (await frame.evaluate_handle(FIND, number)).as_element()
-            if handle is None:
-                continue
-            if await handle.evaluate("element => element.isConnected"):
-                return Target(number, handle, await handle.evaluate(ABOUT))
-            break
-        except Error:
-            continue  # the frame went away meanwhile
+    frame = session.numbers.owner(number)
+    with contextlib.suppress(Error):  # the frame went away meanwhile
+        handle = (await frame.evaluate_handle(FIND, number)).as_element() if frame in session.page.frames else None
+        if handle and await handle.evaluate("element => element.isConnected"):
+            return Target(number, handle, await told(handle, ABOUT, About))
     raise ToolError(f"[{number}] is not on the page now; look at the newest page and use one of its numbers")
 
 
@@ -91,18 +127,18 @@ async def spot(aim: Target) -> tuple[float, float]:
     # What is always moving never counts as settled; the next look tells where it is.
     with contextlib.suppress(Error):
         await aim.handle.scroll_into_view_if_needed(timeout=2_000)
-    found: dict[str, Any] = await aim.handle.evaluate(SPOT)
-    if found.get("gone"):
+    found = await told(aim.handle, SPOT, Spot)
+    if found.gone:
         raise ToolError(f"{aim} was taken off the page; look at the newest page")
-    if found.get("hidden"):
+    if found.hidden:
         raise ToolError(f"{aim} is not visible; something else must be opened first")
-    if "cover" in found:
-        number = f"[{found['number']}]" if found["number"] else ""
-        raise ToolError(f"{aim} is covered by {number}{found['cover']}; close that, or scroll")
+    if found.cover:
+        number = f"[{found.number}]" if found.number else ""
+        raise ToolError(f"{aim} is covered by {number}{found.cover}; close that, or scroll")
     box = await aim.handle.bounding_box()
-    if found.get("outside") or box is None:
+    if found.outside or box is None:
         raise ToolError(f"{aim} is outside the window and cannot be scrolled into it")
-    return box["x"] + found["x"], box["y"] + found["y"]
+    return box["x"] + found.x, box["y"] + found.y
 
 
 async def aimed(session: BrowserSession, aim: Target) -> tuple[float, float]:

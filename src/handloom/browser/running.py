@@ -103,6 +103,7 @@ async def _opened(
         "handle_sigint": False,
         "handle_sigterm": False,
         "timeout": 30_000,
+        "downloads_path": watch.downloads.arriving,
     }
     shown: dict[str, Any] = {
         "viewport": {"width": settings.width, "height": settings.height},

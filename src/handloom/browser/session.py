@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import hashlib
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from handloom.browser import snapshot
+from handloom.browser.downloads import Downloads
 from handloom.browser.running import Running, brief
 from handloom.browser.settings import BrowserSettings, missing
-from handloom.browser.snapshot import PageState, Tab
+from handloom.browser.snapshot import Found, Numbers, PageState, Tab
 from handloom.browser.watching import MOST_TABS, Watch
 from handloom.errors import ToolError
 from handloom.net import Guard
@@ -22,6 +25,7 @@ T = TypeVar("T")
 
 CLOSING = 5.0  # seconds for a tab that is given up
 SETTLED = 0.03  # seconds in which a click has begun to load what it leads to
+LATEST = 1.0  # seconds that are waited for that
 
 
 class BrowserSession:
@@ -31,8 +35,10 @@ class BrowserSession:
         self.workspace = workspace
         self.settings = settings
         self.guard = guard
-        self.watch = Watch(workspace)
-        self.next = 1
+        self._arriving = tempfile.TemporaryDirectory(prefix="handloom-browser-", ignore_cleanup_errors=True)
+        self.watch = Watch(workspace, Downloads(workspace, Path(self._arriving.name)))
+        self.numbers = Numbers()
+        self._views: dict[bytes, int] = {}
         self._current: Page | None = None
         self._running: Running | None = None
         self._last_url = ""
@@ -109,25 +115,35 @@ class BrowserSession:
         """All lines of the page, also those out of view."""
 
         async def work() -> tuple[str, ...]:
-            walked = await snapshot.lines_of(self.page, self.next, full=True)
-            self.next = walked.next
-            return tuple(walked.lines)
+            return tuple((await snapshot.lines_of(self.page, self.numbers, full=True)).lines)
 
         return await self.act(work, looks=True)
 
-    async def _state(self) -> PageState:
+    async def view(self) -> int:
+        """The number of how the page looks now: the same one whenever it looks so, so that who repeats a click can tell whether it did anything."""
+
+        async def work() -> int:
+            lines = (await self._walked()).lines
+            digest = hashlib.sha256("\n".join([self.address, *lines]).encode()).digest()
+            return self._views.setdefault(digest, len(self._views) + 1)
+
+        return await self.act(work, looks=True)
+
+    async def _walked(self) -> Found:
         from playwright.async_api import Error
 
-        await self._adopted()
         try:
-            walked = await snapshot.lines_of(self.page, self.next)
+            return await snapshot.lines_of(self.page, self.numbers)
         except Error as error:
             # The page went elsewhere while it was read.
             if not snapshot.is_navigating(error):
                 raise
             await self.page.wait_for_load_state("domcontentloaded")
-            walked = await snapshot.lines_of(self.page, self.next)
-        self.next = walked.next
+            return await snapshot.lines_of(self.page, self.numbers)
+
+    async def _state(self) -> PageState:
+        await self._adopted()
+        walked = await self._walked()
         notes = [*self.watch.taken(), *self._refusals()]
         return PageState(
             url=self.page.url,
@@ -137,7 +153,6 @@ class BrowserSession:
             below=walked.below,
             lines=tuple(walked.lines),
             notes=tuple(notes),
-            next=walked.next,
         )
 
     async def _tabs(self) -> tuple[Tab, ...]:
@@ -203,23 +218,36 @@ class BrowserSession:
 
     async def _settled(self) -> None:
         """Wait until what was begun has got somewhere, and see where that is."""
-        await asyncio.sleep(SETTLED)
+        with contextlib.suppress(Exception):  # the page goes elsewhere, which is as well
+            async with asyncio.timeout(LATEST):
+                # Counted by the page itself: a machine that is slow needs longer to begin.
+                await self.page.evaluate(f"() => new Promise(done => setTimeout(done, {1_000 * SETTLED:.0f}))")
         await self._adopted()
         page = self._current
         if page is None or page.is_closed():
             return
         if id(page) in self.watch.loading:
-            with contextlib.suppress(Exception):
-                await page.wait_for_load_state("domcontentloaded", timeout=1_000 * self.settings.timeout / 2)
-            with contextlib.suppress(Exception):
-                await page.wait_for_load_state("load", timeout=1_500)
-            self.watch.loading.discard(id(page))
+            await self._loaded(page)
         await self.watch.settle()
         if page.url.startswith("file:") and not self._may_open(page.url):
             await page.goto("about:blank")
             raise ToolError("the page led to a file outside the workspace; it was closed")
         if page.url.startswith(("http:", "https:", "file:")):
             self._last_url = page.url
+
+    async def _loaded(self, page: "Page") -> None:
+        """Wait for the page that was asked for: till then the old one stands there as if it were the answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.timeout / 2):
+                while id(page) in self.watch.loading:  # noqa: ASYNC110 - Playwright tells by callbacks
+                    await asyncio.sleep(SETTLED / 3)
+        if id(page) in self.watch.loading:
+            self.watch.loading.discard(id(page))
+            self.watch.notes.append("the next page has not come yet: wait, or go elsewhere")
+            return
+        with contextlib.suppress(Exception):
+            await page.wait_for_load_state("domcontentloaded", timeout=1_000 * self.settings.timeout / 2)
+            await page.wait_for_load_state("load", timeout=1_500)
 
     async def _adopted(self) -> None:
         """Tabs that pages opened: the newest becomes the current one, too many are closed; a crashed one is replaced."""
@@ -289,7 +317,7 @@ class BrowserSession:
                 await self.page.goto(await self.checked(url), wait_until="domcontentloaded", timeout=10_000)
 
     async def _launch(self) -> None:
-        self.watch = Watch(self.workspace, notes=self.watch.notes, files=self.watch.files)
+        self.watch = Watch(self.workspace, self.watch.downloads, notes=self.watch.notes, files=self.watch.files)
         self._files_checked = False
         self._running = await Running.start(self.settings, self.guard, self.watch)
         self._current = self.pages[0] if self.pages else await self._new_page()
@@ -301,6 +329,7 @@ class BrowserSession:
         if self._running is not None:
             await self._running.aclose()
         self._running = self._current = None
+        await asyncio.to_thread(self._arriving.cleanup)
 
 
 @contextlib.asynccontextmanager

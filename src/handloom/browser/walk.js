@@ -1,5 +1,5 @@
 // A page as lines of text in reading order; what can be used carries a number, which stays with its element and is never given again.
-// Takes {next, full}: the first free number, and whether to go beyond the viewport. Gives {lines, next, above, below, frames}.
+// Takes {next, full}: the first free number, and whether to go beyond the viewport. Gives {lines, next, frames, broken, above, below, title}.
 ({ next, full }) => {
   const KEY = Symbol.for('handloom.ids');
   if (!window[KEY]) Object.defineProperty(window, KEY, { value: { ids: new WeakMap(), elements: new Map() } });
@@ -10,7 +10,7 @@
   const SHAPES = new Set(['circle', 'rect', 'ellipse', 'polygon', 'path', 'line', 'image', 'polyline']);
   const MOST_LINES = 3000, MOST_NAME = 120, MOST_OPTIONS = 25;
   const lines = [], frames = [];
-  let line = '', used = 0;
+  let line = '';
 
   // Words of the page must not look like a number of ours.
   const plain = (text) => text.replace(/\[(\d+)\]/g, '($1)').replace(/\u0001/g, '');
@@ -31,7 +31,6 @@
       known.ids.set(element, id);
       known.elements.set(id, new WeakRef(element));
     }
-    used++;
     return id;
   };
 
@@ -102,7 +101,7 @@
     const svg = element instanceof SVGElement;
     const tint = svg ? colour(style.fill) || colour(style.stroke) : colour(style.backgroundColor);
     const sides = element.tagName === 'polygon' ? ` ${squeeze(element.getAttribute('points') || '').split(/[ ,]+/).length / 2} corners` : '';
-    const id = element.id && element.id.length < 30 ? ` #${element.id}` : '';
+    const id = element.id && element.id.length < 30 ? ` #${squeeze(element.id)}` : '';
     return [id + ` ${classOf(element)}`.trimEnd(), tint, place(element)].filter(Boolean).join(' ').replace(/^ */, ' ') + sides;
   };
 
@@ -134,11 +133,11 @@
       if (kind === 'checkbox' || kind === 'radio') return `${id}${kind}${quoted(labelOf(element))}${states(element)}`;
       const secret = element.type === 'password';
       const value = element.value ? ` value="${secret ? '*'.repeat(element.value.length) : ends(plain(element.value))}"` : '';
-      const range = kind === 'slider' || kind === 'number' ? [['min', element.min], ['max', element.max]].map(([name, at]) => (at ? ` ${name}=${at}` : '')).join('') : '';
+      const range = kind === 'slider' || kind === 'number' ? [['min', element.min], ['max', element.max]].map(([name, at]) => (at ? ` ${name}=${plain(at)}` : '')).join('') : '';
       return `${id}${kind}${quoted(labelOf(element))}${value}${range}${states(element)}${focused(element)}`;
     }
     const now = element.getAttribute('aria-valuenow');
-    if (now !== null) return `${id}${kind}${quoted(labelOf(element))} value=${now}${states(element)}`;
+    if (now !== null) return `${id}${kind}${quoted(labelOf(element))} value=${cut(squeeze(now), 40)}${states(element)}`;
     if (kind === 'editor') return `${id}editor${quoted(labelOf(element))}${focused(element)} value="${cut(plain(element.innerText.trim()), 600)}"`;
     return '';
   };
@@ -215,7 +214,7 @@
           const list = element.tagName === 'LI' || kind === 'treeitem';
           add(` [${idOf(element)}]${kind}${quoted(name)}${states(element)}${mark(element)} `);
         } else if (!inUsable || shape || heard.has(element) || element.onclick || /^(A|BUTTON)$/.test(element.tagName)) {
-          const bare = kind === 'link' && element.getAttribute('href') ? ` ->${cut(element.getAttribute('href'), 60)}` : '';
+          const bare = kind === 'link' && element.getAttribute('href') ? ` ->${cut(squeeze(element.getAttribute('href')), 60)}` : '';
           add(` [${idOf(element)}]${kind}${shape && element.tagName !== 'canvas' && element.querySelector('title') ? quoted(squeeze(element.querySelector('title').textContent)) : ''}${look(element, style)}${bare}${states(element)}${mark(element)} `);
         }
         if (block || tag === 'LI') flush();
@@ -254,10 +253,14 @@
     return plain(node.data.slice(first, last + 1)).replace(/\s+/g, ' ');
   };
 
-  if (document.body) walk(document.body, { ...screen, partial: true }, null, '', 0);
-  flush();
+  // What breaks in the hands of the page's scripts is told with the numbers that were given till then.
+  let broken = '';
+  try {
+    if (document.body) walk(document.body, { ...screen, partial: true }, null, '', 0);
+    flush();
+  } catch (error) { broken = `${error}` || 'broken'; }
   const scroller = document.scrollingElement || document.documentElement;
   const top = scroller ? Math.round(scroller.scrollTop) : 0;
   const below = scroller ? Math.max(0, Math.round(scroller.scrollHeight - top - innerHeight)) : 0;
-  return { lines, next, frames, used, above: top, below, title: document.title };
+  return { lines, next, frames, broken, above: top, below, title: document.title };
 }

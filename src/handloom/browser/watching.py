@@ -1,7 +1,6 @@
 """What a browser does beside what it was told: dialogs, downloads, new tabs, crashes. Each is dealt with at once, and told at the next look."""
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -9,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from handloom.browser.downloads import Downloads
+from handloom.errors import ToolError
+
 if TYPE_CHECKING:
     from playwright.async_api import Dialog, Download, Page, Request, Response
 
 MOST_TABS = 12
 MOST_NOTES = 12
 MOST_HOSTS = 5_000
-DOWNLOADS = "downloads"
-MOST_BYTES = 500_000_000
-_UNSAFE = re.compile(r"[^\w.()\- ]+")
+NO_PAGE = {204, 205}  # answers after which the old page stays
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Watch:
     """The notes since the last look, and what the pages are about to do."""
 
     workspace: Path
+    downloads: Downloads
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_NOTES))
     files: list[Path] = field(default_factory=list[Path])
     loading: set[int] = field(default_factory=set[int])
@@ -37,7 +38,7 @@ class Watch:
         """Watch a new tab."""
         self.opened.append(page)
         page.on("dialog", lambda dialog: self._soon(self._dialog(dialog)))
-        page.on("download", lambda download: self._soon(self._download(download)))
+        page.on("download", lambda download: self._soon(self._download(page, download)))
         page.on("crash", self._crash)
         page.on("request", lambda request: self._request(page, request))
         page.on("response", lambda response: self._response(page, response))
@@ -72,22 +73,15 @@ class Watch:
         self.notes.append(f"the page showed a dialog ({dialog.type}), which was {did}: {dialog.message[:300]}")
         await (dialog.accept() if accepted else dialog.dismiss())
 
-    async def _download(self, download: "Download") -> None:
-        name = _UNSAFE.sub("_", Path(download.suggested_filename).name).strip(". ") or "file"
-        folder = self.workspace / DOWNLOADS
-        if folder.is_symlink():
-            self.notes.append(f"{name} was not downloaded: {DOWNLOADS} is a link")
-            await download.cancel()
-            return
-        path = _free(folder / name[-120:])
-        await download.save_as(path)
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            path.unlink()
-            self.notes.append(f"{name} was larger than {MOST_BYTES:,} bytes and is not kept")
+    async def _download(self, page: "Page", download: "Download") -> None:
+        self.loading.discard(id(page))  # what a link led to is no page
+        try:
+            path = await self.downloads.keep(download)
+        except ToolError as error:
+            self.notes.append(str(error))
             return
         self.files.append(path)
-        self.notes.append(f"downloaded {path.relative_to(self.workspace)} ({size:,} bytes)")
+        self.notes.append(f"downloaded {path.relative_to(self.workspace)} ({path.stat().st_size:,} bytes)")
 
     def _crash(self, page: "Page") -> None:
         self.crashed.add(id(page))
@@ -112,15 +106,7 @@ class Watch:
         kind = response.headers.get("content-type", "").partition(";")[0]
         if kind == "application/pdf":
             self.notes.append(f"{response.url[:300]} is a PDF, which is not shown here: read it with fetch(url)")
+        if response.status in NO_PAGE:
+            self.loading.discard(id(page))
         if response.status >= 400:
             self.notes.append(f"{response.url[:200]} answered {response.status}")
-
-
-def _free(path: Path) -> Path:
-    """The path, or one beside it that does not exist."""
-    count = 1
-    found = path
-    while found.exists():
-        count += 1
-        found = path.with_stem(f"{path.stem}-{count}")
-    return found
