@@ -87,6 +87,17 @@ def test_a_mistake_in_a_variable_names_the_environment(home: Path, project: Path
         load(home, project, HANDLOOM_LLM__MODLE="x")
 
 
+def test_a_variable_in_place_of_a_table_is_named(home: Path, project: Path) -> None:
+    with pytest.raises(ConfigError, match="HANDLOOM_LLM is not a table, and HANDLOOM_LLM__MODEL sets something in it"):
+        load(home, project, HANDLOOM_LLM="x", HANDLOOM_LLM__MODEL="y")
+    with pytest.raises(ConfigError, match="HANDLOOM_LLM is not a table"):
+        load(home, project, HANDLOOM_LLM__MODEL="y", HANDLOOM_LLM="x")
+    with pytest.raises(ConfigError, match="environment: llm: Input should be a valid dictionary"):
+        load(home, project, HANDLOOM_LLM="x")
+    table = load(home, project, HANDLOOM_LLM='{model = "x", max_context = 5000}', HANDLOOM_LLM__MODEL="y").settings.llm
+    assert (table.model, table.max_context) == ("y", 5_000)
+
+
 def test_several_mistakes_are_said_together(home: Path, project: Path) -> None:
     write(home / "config.toml", 'agnet = "x"\n[limits]\nmax_turns = 0')
     with pytest.raises(ConfigError) as caught:

@@ -9,6 +9,7 @@ from handloom.agents import Agent
 from handloom.errors import ModelUnavailableError, RunLockedError
 from handloom.events import Event, QuestionAnswered, RunResumed, RunSuspended, WarningRaised
 from handloom.journal import MemoryStore
+from handloom.journal.sqlite import SqliteStore
 from handloom.llm.model import Reply
 from handloom.memory import Answer
 from handloom.messages import Message, Usage
@@ -86,6 +87,20 @@ async def test_time_is_limited_also_in_the_middle_of_a_turn() -> None:
     slow = Agent(name="t", prompt=toolcall.PROMPT, model=ScriptedModel([calls(("wait", {}))]), tools=(wait,))
     result = await (await start(MemoryStore(), limits=Limits(seconds=0.2))).complete(slow.run)
     assert (result.status, result.cause) == ("suspended", "limit")
+
+
+async def test_time_that_is_up_while_an_event_is_saved_suspends_all_the_same(tmp_path: Path) -> None:
+    async def talk(run: Run) -> Answer:
+        while True:
+            await run.warn("x", "y")
+
+    store = SqliteStore(tmp_path, durability="full")
+    for _ in range(5):
+        run = await Run.start("task", store=store, workspace=tmp_path, limits=Limits(seconds=0.1))
+        result = await run.complete(talk)
+        assert (result.status, result.cause) == ("suspended", "limit")
+        assert [event.seq for event in store.read(run.id)] == list(range(run.state.seq))
+    store.close()
 
 
 async def test_a_question_without_anybody_suspends_and_the_answer_is_asked_for_once() -> None:
@@ -283,6 +298,36 @@ async def test_resources_are_made_once_and_closed_newest_first() -> None:
 
     await run.complete(work)
     assert log == ["a made", "b closed", "a closed"]
+
+
+async def test_a_resource_may_be_made_of_another_which_is_closed_after_it() -> None:
+    log: list[str] = []
+
+    class Engine:
+        async def aclose(self) -> None:
+            log.append("engine closed")
+
+    class Car:
+        async def aclose(self) -> None:
+            log.append("car closed")
+
+    async def make_engine() -> Engine:
+        await asyncio.sleep(0.01)
+        log.append("engine made")
+        return Engine()
+
+    async def work(run: Run) -> Answer:
+        async def make_car() -> Car:
+            await run.resource(Engine, make_engine)
+            log.append("car made")
+            return Car()
+
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(run.resource(Car, make_car) for _ in range(3)), run.resource(Engine, make_engine))
+        return Answer("x")
+
+    await (await start(MemoryStore())).complete(work)
+    assert log == ["engine made", "car made", "car closed", "engine closed"]
 
 
 async def test_a_reader_that_fails_does_not_stop_the_run() -> None:

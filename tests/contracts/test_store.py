@@ -1,12 +1,15 @@
 """One suite for every store of runs."""
 
+import asyncio
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,7 +17,7 @@ import pytest
 
 from handloom.errors import JournalError, RunLockedError, RunNotFoundError
 from handloom.events import Event, RunEnded, RunStarted, RunSuspended, TurnStarted
-from handloom.journal import MemoryStore, Store, new_run_id
+from handloom.journal import Journal, MemoryStore, Store, new_run_id
 from handloom.journal.sqlite import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -174,4 +177,79 @@ async def test_an_event_of_a_newer_version_is_said_to_be_unreadable(tmp_path: Pa
     store.database.execute("INSERT INTO events VALUES ('r1', 1, ?)", (b'{"kind": "of.tomorrow"}',))
     with pytest.raises(JournalError, match="cannot be read"):
         store.read("r1")
+    await journal.aclose()
+
+
+async def test_what_cannot_be_saved_is_refused_by_every_store(store: Store) -> None:
+    journal = store.create("r1")
+    half = events(RunStarted(task="t", workspace="/w"), RunStarted(task="half a pair: \ud83d", workspace="/w"))
+    with pytest.raises(UnicodeEncodeError):
+        await journal.append(*half)
+    await journal.append(*events(*STORY))
+    assert store.read("r1") == events(*STORY)
+    await journal.aclose()
+
+
+async def test_runs_of_one_store_are_saved_side_by_side(store: Store) -> None:
+    journals = [store.create(f"r{number}") for number in range(4)]
+
+    async def save(journal: Journal) -> None:
+        for event in events(*[TurnStarted(turn=turn) for turn in range(20)], run=journal.run):
+            await journal.append(event)
+
+    await asyncio.gather(*map(save, journals))
+    for journal in journals:
+        assert [event.seq for event in store.read(journal.run)] == list(range(20))
+        await journal.aclose()
+
+
+@contextmanager
+def busy(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Another program that is writing to the store, so that whoever wants to has to wait."""
+    other = sqlite3.connect(folder / "runs.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    yield other
+    other.close()
+
+
+async def test_who_is_cancelled_while_events_are_saved_waits_until_they_are(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, durability="full")
+    journal = store.create("r1")
+    with busy(tmp_path) as other:
+        saving = asyncio.create_task(journal.append(*events(*STORY)))
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            saving.cancel()
+        await asyncio.sleep(0.02)
+        assert not saving.done()
+        other.execute("ROLLBACK")
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+    assert store.read("r1") == events(*STORY)
+    await journal.aclose()
+    store.close()
+
+
+async def test_a_store_is_closed_when_what_is_being_saved_is_there(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, durability="full")
+    journal = store.create("r1")
+    with busy(tmp_path) as other:
+        saving = asyncio.create_task(journal.append(*events(*STORY)))
+        await asyncio.sleep(0.1)
+        threading.Timer(0.2, other.execute, ["ROLLBACK"]).start()
+        store.close()
+        await saving
+    assert SqliteStore(tmp_path).read("r1") == events(*STORY)
+    await journal.aclose()
+
+
+async def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    journal = store.create("r1")
+    pages = store.database.execute("PRAGMA page_count").fetchone()[0]
+    store.database.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(JournalError, match="full"):
+        await journal.append(*events(RunStarted(task="x" * 100_000, workspace="/w")))
+    await journal.append(*events(*STORY[:1]))
+    assert store.read("r1") == events(*STORY[:1])
     await journal.aclose()

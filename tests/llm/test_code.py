@@ -1,15 +1,21 @@
 """The `code` form: Python in a fence is a call, words without a fence are an answer."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from handloom.agents import Agent
+from handloom.journal import MemoryStore
 from handloom.llm import code
 from handloom.llm.model import Request
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Profile
 from handloom.messages import Message, ToolCall, ToolResult, ToolSpec
+from handloom.prompts import toolcall
+from handloom.runs import Run
 from handloom.testing.server import ScriptedServer, reply
+from handloom.tools import tool
 
 PYTHON = ToolSpec(
     name="python_execute",
@@ -43,6 +49,24 @@ TOOLS = (PYTHON, LOOK, END)
 def test_a_block_is_run(text: str, words: str, program: str) -> None:
     said, calls = code.read_reply(text, TOOLS)
     assert (said, [(call.name, call.arguments) for call in calls]) == (words, [("python_execute", {"code": program})])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n%%writefile data.txt\nline 0\nlin",
+        "I write it.\n```py\nprint(1)\n``",
+        "```\nprint(1)\n",
+        "```python\na = 1\n```\nand then\n```python\nprint(a",
+    ],
+)
+def test_the_beginning_of_a_program_is_not_run(text: str) -> None:
+    assert code.read_reply(text, TOOLS, cut=True) == (text, [])
+
+
+def test_a_whole_program_is_run_though_the_words_behind_it_were_cut() -> None:
+    _, calls = code.read_reply("```python\nprint(1)\n```\nIt pri", TOOLS, cut=True)
+    assert [call.arguments for call in calls] == [{"code": "print(1)"}]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +121,27 @@ async def test_a_request_stops_at_the_end_of_the_block() -> None:
         "Counting.",
         {"code": "print(2)"},
     )
+
+
+@pytest.mark.anyio
+async def test_a_program_cut_at_the_length_limit_is_asked_for_again(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(effects={"execute"})
+    def python_execute(code: str) -> str:
+        """Run."""
+        ran.append(code)
+        return "done"
+
+    beginning = "```python\n%%writefile data.txt\nline 0\nlin"
+    with ScriptedServer([reply(beginning, finish="length"), reply("It is too long.")]) as server:
+        model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile(tool_mode="code"))
+        agent = Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(python_execute,))
+        run = await Run.start("Write it.", store=MemoryStore(), workspace=tmp_path)
+        result = await run.complete(agent.run)
+        await model.aclose()
+    assert (result.answer, ran) == ("It is too long.", [])
+    assert "cut off at the length limit" in server.requests[1].body["messages"][-1]["content"]
 
 
 @pytest.mark.anyio

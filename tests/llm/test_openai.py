@@ -1,20 +1,33 @@
 """The model layer against a service that behaves as the real ones do on bad days."""
 
+import asyncio
+import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import jsonschema_rs
+import msgspec
 import pytest
+from pydantic import BaseModel, create_model
 
+from handloom.agents import Agent
 from handloom.errors import ContextOverflowError, ModelRefusedError, ModelUnavailableError
 from handloom.events import Event, ModelDelta, ModelRetried, WarningRaised
+from handloom.journal import MemoryStore
 from handloom.llm.fallback import FallbackModel
 from handloom.llm.model import Reply, Request
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Price, Profile, profile_for
-from handloom.messages import ImagePart, Message, ToolSpec
-from handloom.redaction import Secret
+from handloom.messages import ImagePart, Json, Message, ToolCall, ToolResult, ToolSpec
+from handloom.prompts import toolcall
+from handloom.redaction import Redactor, Secret
+from handloom.runs import Run, Safety
 from handloom.testing.server import ScriptedServer, Step, body, call, cut, error, hang, reply
 from handloom.testing.steps import Reply as Scripted
+from handloom.toolbox.terminate import terminate_tool
+from handloom.tools import Tool, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +40,47 @@ ADD = ToolSpec(
         "required": ["a", "b"],
     },
 )
+
+
+class Item(BaseModel):
+    name: str
+    parts: "list[Item]" = []
+
+
+Painted = create_model("Item", colour=(str, ...))
+
+
+@tool(effects={"read"})
+def book(items: list[Item], by_name: dict[str, Item]) -> str:
+    """Book."""
+    return f"{items}{by_name}"
+
+
+@tool(effects={"read"})
+def paint(item: Painted) -> str:
+    """Paint."""
+    return str(item)
+
+
+@tool(effects={"read"}, actions={"put": "item", "clear": ""})
+def shelf(action: str, item: Item | None = None) -> str:
+    """A shelf."""
+    return f"{action}{item}"
+
+
 HELLO = Request(system="Be brief.", messages=(Message.user("hello"),))
 WITH_TOOL = replace(HELLO, tools=(ADD,))
+
+
+def streamed(*chunks: Json, done: bool = True) -> Step:
+    """A stream of these chunks as they are."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+    events = "".join(f"data: {json.dumps({**head, **chunk})}\n\n" for chunk in chunks)
+    return body(events + ("data: [DONE]\n\n" if done else ""), content_type="text/event-stream")
+
+
+def chunk(delta: Json, finish: str | None = None, **fields: object) -> Json:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
 
 
 class Watcher:
@@ -168,6 +220,22 @@ async def test_silence_is_an_error_however_long_the_whole_reply_may_take() -> No
     assert time.monotonic() - started < 30
 
 
+USED: Json = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+
+
+async def test_a_stream_that_breaks_is_no_reply_though_each_chunk_counts_what_it_used() -> None:
+    half = streamed(chunk({"content": "The first half of the ans"}, usage=USED), done=False)
+    got, watcher, _ = await ask([half, reply("The whole answer.")])
+    assert got.message.text == "The whole answer."
+    assert "in the middle" in watcher.of(ModelRetried)[0].reason
+
+
+async def test_usage_alone_at_the_end_of_a_stream_says_that_the_reply_is_whole() -> None:
+    got, watcher, _ = await ask([streamed(chunk({"content": "The answer."}), {"choices": [], "usage": USED})])
+    assert (got.message.text, got.usage.total_tokens) == ("The answer.", 10)
+    assert watcher.of(ModelRetried) == []
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -208,6 +276,63 @@ async def test_calls_may_come_without_index_or_id() -> None:
     assert [made.arguments for made in got.message.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
 
 
+async def test_a_new_id_with_a_name_begins_a_call_though_the_index_is_the_same() -> None:
+    def piece(arguments: str, **fields: str) -> Json:
+        name = {"name": "add"} if fields else {}
+        return {"tool_calls": [{"index": 0, **fields, "function": {**name, "arguments": arguments}}]}
+
+    gemini = streamed(
+        chunk(piece('{"a": 1, "b": 2}', id="f1", type="function")),
+        chunk(piece('{"a": 3,', id="f2", type="function")),
+        chunk(piece(' "b": 4}'), "tool_calls"),
+    )
+    got, _, _ = await ask([gemini], WITH_TOOL)
+    assert [(made.name, made.arguments) for made in got.message.tool_calls] == [
+        ("add", {"a": 1, "b": 2}),
+        ("add", {"a": 3, "b": 4}),
+    ]
+
+
+async def test_calls_of_tools_that_there_are_not_go_back_with_names_that_services_take() -> None:
+    search = msgspec.structs.replace(ADD, name="repo.search")
+    names = ["multi_tool_use.parallel", "my tool\n" + "x" * 300, "", "加", "add", "repo.search"]
+    made = tuple(ToolCall(id=f"call0000{place}", name=name) for place, name in enumerate(names))
+    results = tuple(Message.tool(call, ToolResult(text="?")) for call in made)
+    said = replace(HELLO, messages=(*HELLO.messages, Message.assistant("", made), *results), tools=(ADD, search))
+    _, _, server = await ask([reply("ok")], said)
+    sent = [call["function"]["name"] for call in server.requests[0].body["messages"][2]["tool_calls"]]
+    assert sent == ["multi_tool_use_parallel", "my_tool_" + "x" * 56, "unnamed", "_", "add", "repo.search"]
+
+
+async def test_half_a_character_in_a_call_is_the_models_fault() -> None:
+    got, _, _ = await ask([reply('add("\\ud800", 1)')], WITH_TOOL)
+    assert "surrogate" in got.message.tool_calls[0].error
+    nameless = chunk({"tool_calls": [{"index": 0, "id": "x", "function": {"name": "\ud800"}}]}, "tool_calls")
+    got, _, _ = await ask([streamed(nameless)], WITH_TOOL)
+    assert got.message.tool_calls[0].name == "?"
+
+
+async def test_half_a_character_in_a_stream_stops_no_run(tmp_path: Path) -> None:
+    split = streamed(chunk({"content": "a \ud83d"}), chunk({"content": "\ude00 b"}, "stop"))
+    with ScriptedServer([split]) as server:
+        model = OpenAIModel("m", Endpoint(base_url=server.base_url), profile=Profile())
+        agent = Agent(name="t", prompt=toolcall.PROMPT, model=model)
+        safety = Safety(redactor=Redactor.of("sk-a-long-secret-of-mine"))
+        run = await Run.start("task", store=MemoryStore(), workspace=tmp_path, safety=safety)
+        result = await run.complete(agent.run)
+        await model.aclose()
+    assert result.answer == "a ?? b"
+
+
+@pytest.mark.parametrize(
+    "text", ["```json\n{}" + "\n" * 200_000, "<tool_call>{" + " " * 200_000 + "x", "{} " * 100_000]
+)
+async def test_long_space_in_a_reply_is_read_in_no_time(text: str) -> None:
+    started = time.monotonic()
+    await ask([reply(text)], WITH_TOOL)
+    assert time.monotonic() - started < 5
+
+
 async def test_a_service_without_tools_gets_them_in_structured_form() -> None:
     refused = error(400, "invalid_request", "this model does not support tools")
     written = reply('{"thought": "sum", "calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}')
@@ -242,6 +367,39 @@ async def test_auto_mode_stops_offering_tools_natively_after_two_calls_written_a
     assert [event.topic for event in watcher.of(WarningRaised)] == ["model"]
 
 
+async def test_a_schema_of_calls_holds_what_the_schemas_of_the_tools_refer_to() -> None:
+    valid = await bound(book, paint)
+    assert valid("book", items=[{"name": "a", "parts": [{"name": "b"}]}], by_name={"c": {"name": "c"}})
+    assert not valid("book", items=[{"colour": "red"}], by_name={})
+    assert not valid("book", items=[], by_name={"c": {"colour": "red"}})
+    assert valid("paint", item={"colour": "red"})
+    assert not valid("paint", item={"name": "a"}), "each tool has its own definitions, though they share a name"
+
+
+async def test_a_schema_of_calls_holds_what_the_actions_of_a_tool_refer_to() -> None:
+    valid = await bound(shelf)
+    assert valid("shelf", action="put", item={"name": "a"})
+    assert valid("shelf", action="clear")
+    assert not valid("shelf", action="put", item={"colour": "red"})
+    assert not valid("shelf", action="clear", item={"name": "a"})
+
+
+async def test_a_schema_of_calls_holds_what_the_answer_refers_to() -> None:
+    end = terminate_tool({"$ref": "#/definitions/Sum", "definitions": {"Sum": {"type": "integer"}}})
+    valid = await bound(end)
+    assert valid("terminate", status="success", answer=3)
+    assert not valid("terminate", status="success", answer="three")
+
+
+async def bound(*tools: Tool) -> Callable[..., bool]:
+    """Whether a call fits the schema that a service without native tools is given, as a function."""
+    said = reply(json.dumps({"thought": "", "calls": [{"name": "x", "arguments": {}}]}))
+    request = replace(HELLO, tools=tuple(tool.spec for tool in tools))
+    _, _, server = await ask([said], request, Profile(tool_mode="structured"))
+    schema = jsonschema_rs.validator_for(server.requests[0].body["response_format"]["json_schema"]["schema"])
+    return lambda name, **arguments: schema.is_valid({"thought": "", "calls": [{"name": name, "arguments": arguments}]})
+
+
 async def test_a_typed_answer_is_asked_for_by_schema() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     _, _, server = await ask([reply('{"n": 1}')], replace(HELLO, schema=schema))
@@ -259,6 +417,26 @@ async def test_the_next_model_takes_over_and_stays() -> None:
         await model.aclose()
     assert len(broken.requests) == 1
     assert "going on with b" in watcher.of(WarningRaised)[0].text
+
+
+async def test_requests_that_fail_together_give_up_one_model() -> None:
+    with (
+        ScriptedServer([error(401)] * 3) as broken,
+        ScriptedServer([reply("here")] * 3) as good,
+        ScriptedServer([]) as unused,
+    ):
+        model = FallbackModel(
+            [
+                OpenAIModel(name, Endpoint(base_url=at.base_url))
+                for name, at in (("a", broken), ("b", good), ("c", unused))
+            ]
+        )
+        watcher = Watcher()
+        replies = await asyncio.gather(*(model.complete(HELLO, watcher) for _ in range(3)))
+        await model.aclose()
+    assert [got.message.text for got in replies] == ["here"] * 3
+    assert (len(broken.requests), [left.name for left in model.models]) == (3, ["b", "c"])
+    assert len(watcher.of(WarningRaised)) == 1
 
 
 async def test_azure_is_addressed_by_deployment() -> None:

@@ -36,7 +36,7 @@ def _explain(place: str, loc: tuple[int | str, ...], message: str, kind: str) ->
     at = f"{place}{_line(place, key)}: {'.'.join(str(part) for part in loc)}"
     if key == "api_key":
         return f"{at}: a key does not belong into a file; name the variable that holds it with api_key_env, or a command with api_key_cmd"
-    unknown = kind == "extra_forbidden" or (kind == "model_type" and loc[:1] == ("llm",))
+    unknown = kind == "extra_forbidden" or (kind == "model_type" and loc[:1] == ("llm",) and len(loc) > 1)
     if not unknown:
         return f"{at}: {message}"
     near = difflib.get_close_matches(key, _known(loc), n=1)

@@ -44,7 +44,7 @@ class Journal(Protocol):
     async def append(self, *events: Event) -> None:
         """Save events, all or none; when this returns they survive the end of the process.
 
-        Raises: JournalError.
+        Who is cancelled meanwhile waits until they are saved, so that nobody has to ask whether they are. Raises: JournalError.
         """
         ...
 

@@ -6,12 +6,12 @@ import weakref
 from pathlib import Path
 
 from handloom.errors import JournalError, RunLockedError, RunNotFoundError
-from handloom.events import Event
+from handloom.events import Event, decode, encode
 from handloom.journal.journal import Journal, RunSummary, summarise
 
 
 class MemoryJournal:
-    """The journal of one run in a list."""
+    """The journal of one run in a list, of events as a file would give them back: what cannot be saved fails here too."""
 
     def __init__(self, store: "MemoryStore", run: str) -> None:
         self.run = run
@@ -22,7 +22,7 @@ class MemoryJournal:
         return self._store.folder(self.run)
 
     async def append(self, *events: Event) -> None:
-        self._store.runs[self.run].extend(events)
+        self._store.runs[self.run] += [decode(encode(event)) for event in events]
 
     async def aclose(self) -> None:
         self._store.opened.discard(self.run)

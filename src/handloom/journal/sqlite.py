@@ -4,7 +4,9 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -48,6 +50,7 @@ class SqliteStore:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.database = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
+            self.writing = threading.Lock()  # a connection holds one transaction, and must not be closed in one
             version = self.database.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
                 raise JournalError(
@@ -94,7 +97,8 @@ class SqliteStore:
         return False
 
     def close(self) -> None:
-        self.database.close()
+        with self.writing:
+            self.database.close()
 
     def _known(self, run: str) -> RunSummary:
         summary = self._summary(run)
@@ -121,11 +125,15 @@ class SqliteJournal:
 
     async def append(self, *events: Event) -> None:
         if self._store.durability == "full":
-            await asyncio.to_thread(self._append, events)
+            await _written(asyncio.get_running_loop().run_in_executor(None, self._append, events))
         else:
             self._append(events)
 
     def _append(self, events: tuple[Event, ...]) -> None:
+        with self._store.writing:
+            self._write(events)
+
+    def _write(self, events: tuple[Event, ...]) -> None:
         line = self._line
         for event in events:
             if isinstance(event, OF_RUN) or not line.events:
@@ -142,7 +150,8 @@ class SqliteJournal:
                     database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 database.execute("COMMIT")
             except BaseException:
-                database.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # a full disk has rolled back by itself
+                    database.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
             raise JournalError(f"run {self.run!r} cannot be saved: {error}") from error
@@ -150,6 +159,19 @@ class SqliteJournal:
 
     async def aclose(self) -> None:
         self._lock.close()
+
+
+async def _written(writing: "asyncio.Future[None]") -> None:
+    """Wait for a thread that writes; a cancellation meanwhile is let through after it, for a thread cannot be stopped."""
+    cancelled: asyncio.CancelledError | None = None
+    while not writing.done():
+        try:
+            await asyncio.wait({writing})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    writing.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 def _lock(path: Path, run: str) -> IO[str]:

@@ -15,8 +15,8 @@ from handloom.messages import Json, Message, ToolCall, ToolSpec
 
 START = "```python\n"  # how a reply begins that acts
 STOP = "\n```\n\n"  # the end of a block: what a model writes behind it is a guess at the output
-_BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
-_BARE = re.compile(r"```[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE | re.MULTILINE)
+_BARE = re.compile(r"```[ \t]*\n(.*?)(^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 END = "terminate"
 
 
@@ -62,15 +62,17 @@ def format_messages(
     return out
 
 
-def read_reply(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
-    """(words, calls) of a reply. Several Python blocks are one program."""
+def read_reply(text: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> tuple[str, list[ToolCall]]:
+    """(words, calls) of a reply. Several Python blocks are one program; one whose fence is open where the reply was `cut` is the beginning of one, and no call."""
     rest, calls = recognise(text, [tool for tool in tools if tool.parameters.get("required") != ["code"]])
     runner = code_tool(tools)
     if calls or runner is None:
         return rest, calls
-    blocks = _BLOCK.findall(text) or [block for block in _BARE.findall(text) if _is_code(block)]
-    code = "\n".join(block.rstrip("\n") for block in blocks if block.strip())
-    if not code:
+    blocks: list[tuple[str, str]] = _BLOCK.findall(text) or [
+        found for found in _BARE.findall(text) if _is_code(found[0])
+    ]
+    code = "\n".join(block.rstrip("\n") for block, _ in blocks if block.strip())
+    if not code or (cut and not all(fence for _, fence in blocks)):
         return text, []
     return text[: text.index("```")].strip(), [ToolCall(id="", name=runner.name, arguments={"code": code})]
 

@@ -13,6 +13,7 @@ class FallbackModel:
 
     def __init__(self, models: Sequence[Model]) -> None:
         self._models = list(models)
+        self._given_up: list[Model] = []
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -29,19 +30,22 @@ class FallbackModel:
 
     async def complete(self, request: Request, emit: Emit) -> Reply:
         while True:
+            model = self._models[0]
             try:
-                return await self._models[0].complete(request, emit)
+                return await model.complete(request, emit)
             except ContextOverflowError:
                 raise
             except ModelError as error:
+                if model is not self._models[0]:
+                    continue  # another request has given it up meanwhile
                 if len(self._models) == 1:
                     raise
-                await self._models.pop(0).aclose()
+                self._given_up.append(self._models.pop(0))  # closed at the end: others may still be asking it
                 await emit(WarningRaised(topic="model", text=f"{error}; going on with {self.name}"))
 
     def estimate(self, request: Request) -> int:
         return self._models[0].estimate(request)
 
     async def aclose(self) -> None:
-        for model in self._models:
+        for model in (*self._models, *self._given_up):
             await model.aclose()

@@ -35,6 +35,7 @@ class _FaultError(Exception):
 
 @dataclass
 class _CallDraft:
+    index: int | None
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -47,8 +48,9 @@ class _Draft:
     mode: ToolMode
     text: list[str] = field(default_factory=list[str])
     thinking: list[str] = field(default_factory=list[str])
-    calls: dict[int, _CallDraft] = field(default_factory=dict[int, _CallDraft])
+    calls: list[_CallDraft] = field(default_factory=list[_CallDraft])
     usage: Usage = field(default_factory=Usage)
+    counted: bool = False  # usage came behind the last words, by itself: nothing more was to come
     finish: str = ""
     model: str = ""
 
@@ -178,7 +180,7 @@ class OpenAIModel:
             case "structured" | "text":
                 return structured.format_messages(request.system, request.messages, request.tools, self.profile)
             case "native" | "auto":
-                return wire.format_messages(request.system, request.messages, self.profile)
+                return wire.format_messages(request.system, request.messages, request.tools, self.profile)
 
     # Streaming
 
@@ -196,7 +198,7 @@ class OpenAIModel:
             raise _FaultError(
                 Fault(code=error.code or "", text=_connection_text(error), status=_inner_status(error))
             ) from error
-        if not draft.finish and not draft.usage.prompt_tokens:
+        if not draft.finish and not draft.counted:
             raise _FaultError(Fault(text="the stream ended in the middle of a reply"))
         return draft
 
@@ -232,7 +234,9 @@ class OpenAIModel:
         if chunk.usage is not None:
             draft.usage = self._usage(chunk.usage)
         if not chunk.choices:
+            draft.counted = draft.counted or chunk.usage is not None
             return
+        draft.counted = False
         choice = chunk.choices[0]
         draft.finish = choice.finish_reason or draft.finish
         delta: Any = choice.delta
@@ -240,12 +244,13 @@ class OpenAIModel:
             return
         if thinking := getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None):
             draft.thinking.append(thinking)
-            await emit(ModelDelta(text=thinking, channel="thinking"))
+            await emit(ModelDelta(text=repair.sound(thinking), channel="thinking"))
         if delta.content:
             draft.text.append(delta.content)
-            await emit(ModelDelta(text=delta.content, channel="calls" if draft.mode == "structured" else "text"))
+            channel = "calls" if draft.mode == "structured" else "text"
+            await emit(ModelDelta(text=repair.sound(delta.content), channel=channel))
         for piece in delta.tool_calls or ():
-            await emit(ModelDelta(text=_take_call(piece, draft), channel="calls"))
+            await emit(ModelDelta(text=repair.sound(_take_call(piece, draft)), channel="calls"))
 
     def _usage(self, usage: Any) -> Usage:
         prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -281,10 +286,10 @@ class OpenAIModel:
     async def _reply(self, request: Request, draft: _Draft, seconds: float, emit: Emit) -> Reply:
         self._meter.learn(request.system, request.messages, request.tools, draft.usage.prompt_tokens)
         begun = code.START if self._begins(request) else ""
-        text, calls = repair.sound(begun + "".join(draft.text)), [_finished(call) for call in draft.calls.values()]
+        text, calls = repair.sound(begun + "".join(draft.text)), [_finished(call) for call in draft.calls]
         written = 0
         if not calls and request.tools and text.strip():
-            text, calls, written = self._read_text(text, request)
+            text, calls, written = self._read_text(text, request, cut=draft.finish == "length")
         mode = draft.mode
         if written and mode == "native":
             self._as_text += 1
@@ -304,7 +309,7 @@ class OpenAIModel:
             seconds=round(seconds, 3),
         )
 
-    def _read_text(self, text: str, request: Request) -> tuple[str, list[ToolCall], int]:
+    def _read_text(self, text: str, request: Request, *, cut: bool) -> tuple[str, list[ToolCall], int]:
         """(text, calls, how many were written as text although tools were offered natively)."""
         mode = self._mode_of(request)
         if mode in ("structured", "text"):
@@ -315,7 +320,7 @@ class OpenAIModel:
             if found:
                 return found[0], found[1], 0
         if mode == "code":
-            return *code.read_reply(text, request.tools), 0
+            return *code.read_reply(text, request.tools, cut=cut), 0
         rest, calls = repair.recognise(text, request.tools)
         return rest, calls, len(calls)
 
@@ -338,23 +343,32 @@ def _json_schema(name: str, schema: Json) -> Json:
 
 
 def _take_call(piece: Any, draft: _Draft) -> str:
-    """Add a piece of a call; a service that leaves out `index` sends one call a piece, or goes on with the last."""
-    index = piece.index
-    if index is None:
-        last = max(draft.calls, default=-1)
-        goes_on = (
-            last >= 0
-            and not (piece.function and piece.function.name)
-            and (not piece.id or piece.id == draft.calls[last].id)
-        )
-        index = last if goes_on else last + 1
-    call = draft.calls.setdefault(index, _CallDraft())
+    """Add a piece of a call to the one that it goes on with, or begin one with it."""
+    call = _goes_on_with(piece, draft)
+    if call is None:
+        call = _CallDraft(piece.index)
+        draft.calls.append(call)
     call.id = piece.id or call.id
     if piece.function is None:
         return ""
     call.name += piece.function.name or ""
     call.arguments.append(piece.function.arguments or "")
     return (piece.function.name or "") + (piece.function.arguments or "")
+
+
+def _goes_on_with(piece: Any, draft: _Draft) -> _CallDraft | None:
+    """The call that a piece goes on with, None where it begins one.
+
+    A service that leaves out `index` sends one call a piece, or goes on with the last. Gemini's gives all calls of a reply the index 0: a new id with a name begins one.
+    """
+    named = bool(piece.function and piece.function.name)
+    last = next((call for call in reversed(draft.calls) if piece.index is None or call.index == piece.index), None)
+    if last is None:
+        return None
+    begins = bool(piece.id) and piece.id != last.id
+    if piece.index is None:
+        return None if named or begins else last
+    return None if named and last.name and begins else last
 
 
 def _finished(call: _CallDraft) -> ToolCall:

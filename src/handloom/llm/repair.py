@@ -12,8 +12,8 @@ from typing import Any
 from handloom.messages import Json, ToolCall, ToolSpec, is_list, is_object
 
 MAX_CALLS = 16
-_FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?\s*```\s*$", re.DOTALL)
-_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*)```", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FENCED_TAIL = re.compile(r"```(?:json|tool_call|tool_code|python|xml)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 _LEAD = (
     300  # characters of introduction that may stand before a fenced call; a longer text is an answer that quotes one
@@ -29,9 +29,7 @@ def read_object(text: str) -> Json:
 
     Raises: UnreadableError, naming the position, for anything with more than one meaning (cut off, repeated keys, NaN, two objects).
     """
-    text = text.strip()
-    if fenced := _FENCE.match(text):
-        text = fenced[1].strip()
+    text = _unfenced(text)
     if not text:
         return {}
     value = _decode(text)
@@ -40,6 +38,13 @@ def read_object(text: str) -> Json:
     if not is_object(value):
         raise UnreadableError(f"the arguments must be a JSON object, not {type(value).__name__}")
     return value
+
+
+def _unfenced(text: str) -> str:
+    """What stands in the fence that a text consists of, or the text, without the space around it."""
+    text = text.strip()
+    fenced = _FENCE.fullmatch(text)
+    return fenced[1].strip() if fenced else text
 
 
 def _decode(text: str) -> Any:
@@ -90,8 +95,8 @@ def make_call(identity: str, name: str, arguments: str | Json) -> ToolCall:
         value = read_object(arguments) if isinstance(arguments, str) else arguments
         _check_text(value)
     except UnreadableError as error:
-        return ToolCall(id=identity, name=name, raw=sound(str(arguments)), error=str(error))
-    return ToolCall(id=identity, name=name, arguments=value)
+        return ToolCall(id=identity, name=sound(name), raw=sound(str(arguments)), error=str(error))
+    return ToolCall(id=identity, name=sound(name), arguments=value)
 
 
 def sound(text: str) -> str:
@@ -122,7 +127,7 @@ def _tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] 
     start = text.find("<tool_call>")
     if start < 0 or _TAGGED.sub("", text[start:]).strip():
         return None
-    bodies = [match[1] for match in _TAGGED.finditer(text[start:])]
+    bodies = [match[1].strip() for match in _TAGGED.finditer(text[start:])]
     calls = [
         call
         for body in bodies
@@ -132,8 +137,7 @@ def _tagged(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] 
 
 
 def _whole(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]] | None:
-    fenced = _FENCE.match(text)
-    calls = _calls(fenced[1] if fenced else text, tools)
+    calls = _calls(_unfenced(text), tools)
     return ("", calls[:MAX_CALLS]) if calls else None
 
 
@@ -164,7 +168,8 @@ def _json_calls(body: str, names: set[str]) -> list[ToolCall]:
         while at < len(body):
             value, at = decoder.raw_decode(body, at)
             values += value if is_list(value) else [value]
-            at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,;"))
+            while at < len(body) and body[at] in " \t\r\n,;":
+                at += 1
     except (json.JSONDecodeError, UnreadableError, RecursionError):
         return []
     calls = [_json_call(value, names) for value in values]
@@ -208,7 +213,7 @@ def _python_call(body: str, tools: Iterable[ToolSpec]) -> list[ToolCall]:
         json.dumps(arguments)
     except (ValueError, TypeError):
         return []
-    return [ToolCall(id="", name=tree.func.id, arguments=arguments)]
+    return [make_call("", tree.func.id, arguments)]
 
 
 def _why(body: str) -> str:

@@ -6,6 +6,7 @@ Memory is the same as in native mode; only the form on the wire differs. The `qw
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from handloom.messages import Json, Message, ToolCall, ToolSpec, is_list, is_obj
 
 THOUGHT = 240  # characters of thought that the schema allows before the calls
 FEW = 4  # calls in one reply
+_DEFINITIONS = ("$defs", "definitions")
+_REFERENCE = re.compile(r"^#/(?:\$defs|definitions)/")
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,16 @@ def system_prompt(system: str, tools: Sequence[ToolSpec], dialect: Dialect) -> s
 
 
 def reply_schema(tools: Sequence[ToolSpec], dialect: Dialect) -> Json:
-    """The JSON Schema of a reply: a union of the tools, each with its own arguments."""
-    form = FORMS[dialect]
-    members: list[Json] = [
-        _object({"name": {"const": tool.name}, "arguments": _closed(arguments)}, ["name", "arguments"])
-        for tool in tools
-        for arguments in tool.variants or (tool.parameters,)
-    ]
+    """The JSON Schema of a reply: a union of the tools, each with its own arguments. Their definitions move up to the root, where references start."""
+    named = [(tool, f"t{number}_") for number, tool in enumerate(tools)]  # definitions of two tools may share a name
+    union = _union([member for tool, prefix in named for member in _members(tool, prefix)], FORMS[dialect])
+    shared: Json = {}
+    for tool, prefix in named:
+        shared |= _definitions(tool, prefix)
+    return {**union, "$defs": shared} if shared else union
+
+
+def _union(members: list[Json], form: Form) -> Json:
     union: Json = members[0] if len(members) == 1 else {"anyOf": members}
     if form.several:
         calls: Json = {"type": "array", "items": union, "minItems": 1, "maxItems": FEW}
@@ -125,21 +131,49 @@ def _object(properties: Json, required: list[str]) -> Json:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _closed(schema: Json) -> Json:
-    """The schema as decoders want it: closed objects, bounded arrays, nothing that only documents."""
+def _members(tool: ToolSpec, prefix: str) -> list[Json]:
+    """A call of the tool, or one for each of its actions."""
+    return [
+        _object(
+            {
+                "name": {"const": tool.name},
+                "arguments": _closed({key: sub for key, sub in arguments.items() if key not in _DEFINITIONS}, prefix),
+            },
+            ["name", "arguments"],
+        )
+        for arguments in tool.variants or (tool.parameters,)
+    ]
+
+
+def _definitions(tool: ToolSpec, prefix: str) -> Json:
+    """What the schemas of the tool refer to; those of its actions refer to the definitions of the whole."""
+    return {
+        f"{prefix}{name}": _closed(sub, prefix)
+        for schema in (tool.parameters, *tool.variants)
+        for key in _DEFINITIONS
+        for name, sub in schema.get(key, {}).items()
+    }
+
+
+def _closed(schema: Any, prefix: str) -> Any:
+    """The schema as decoders want it: closed objects, bounded arrays, nothing that only documents. References get the prefix of the definitions."""
+    if is_list(schema):
+        return [_closed(sub, prefix) for sub in schema]
+    if not is_object(schema):
+        return schema
     out: Json = {}
     for key, value in schema.items():
         match key:
-            case "description" | "default" | "title" | "examples":
+            case "description" | "default" | "title" | "examples" | "discriminator":
                 continue
-            case "properties" | "$defs":
-                out[key] = {name: _closed(sub) for name, sub in value.items()}
-            case "anyOf" | "oneOf" | "allOf":
-                out[key] = [_closed(sub) for sub in value]
-            case "items":
-                out[key] = _closed(value) if is_object(value) else value
-            case _:
+            case "properties" | "patternProperties" | "$defs" | "definitions":
+                out[key] = {name: _closed(sub, prefix) for name, sub in value.items()}
+            case "const" | "enum":
                 out[key] = value
+            case "$ref":
+                out[key] = _REFERENCE.sub(f"#/$defs/{prefix}", value)
+            case _:
+                out[key] = _closed(value, prefix)
     if out.get("type") == "object" and "properties" in out:
         out.setdefault("additionalProperties", False)
     if out.get("type") == "array":

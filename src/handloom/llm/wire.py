@@ -1,18 +1,25 @@
 """From neutral messages to Chat Completions, and nothing back: the form of a request in native tool mode."""
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
 
 from handloom.llm.profiles import Profile
 from handloom.messages import ImagePart, Json, Message, ToolCall, ToolSpec
 
+NAME_CHARS = 64
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 
-def format_messages(system: str, messages: Sequence[Message], profile: Profile) -> list[Json]:
+
+def format_messages(
+    system: str, messages: Sequence[Message], tools: Iterable[ToolSpec], profile: Profile
+) -> list[Json]:
     """Provider dicts in order, the system prompt first. Images become `image_url` parts only for models that take them.
 
     A tool's image follows its group of results as a user message, since the format allows text alone in a result.
     """
     out: list[Json] = [{"role": "system", "content": system}] if system else []
+    known = {tool.name for tool in tools}
     pictures: list[ImagePart] = []
     for message in messages:
         if pictures and message.role != "tool":
@@ -22,7 +29,7 @@ def format_messages(system: str, messages: Sequence[Message], profile: Profile) 
             case "user":
                 out.append({"role": "user", "content": content(message.text, message.images, profile)})
             case "assistant":
-                out.append(_assistant(message, profile))
+                out.append(_assistant(message, known, profile))
             case "tool":
                 out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
                 pictures += message.images if profile.vision else ()
@@ -74,6 +81,11 @@ def _parts(value: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
+def sent_name(name: str, known: Container[str]) -> str:
+    """The name of a call, made one that services take where no tool has it: they refuse a conversation that holds any other, even the model's own."""
+    return name if name in known else _REFUSED.sub("_", name)[:NAME_CHARS] or "unnamed"
+
+
 def sent_arguments(call: ToolCall) -> str:
     """The arguments as valid JSON: services refuse a conversation that holds a broken call, even the model's own."""
     if call.error:
@@ -81,11 +93,15 @@ def sent_arguments(call: ToolCall) -> str:
     return call.arguments_json
 
 
-def _assistant(message: Message, profile: Profile) -> Json:
+def _assistant(message: Message, known: Container[str], profile: Profile) -> Json:
     out: Json = {"role": "assistant", "content": message.text or None}
     if message.tool_calls:
         out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": sent_arguments(call)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": sent_name(call.name, known), "arguments": sent_arguments(call)},
+            }
             for call in message.tool_calls
         ]
     elif not message.text:

@@ -36,10 +36,17 @@ class Recorder:
             return
         async with self._writing:
             stamped = [self._stamped(event, span, self.state.seq + place) for place, event in enumerate(events)]
-            await self.journal.append(*stamped)
-            for event in stamped:
-                self.state.apply(event)
-                self._publish(event)
+            try:
+                await self.journal.append(*stamped)
+            except asyncio.CancelledError:
+                self._take(stamped)  # they are saved: a journal lets a cancellation through when it has written
+                raise
+            self._take(stamped)
+
+    def _take(self, saved: list[Event]) -> None:
+        for event in saved:
+            self.state.apply(event)
+            self._publish(event)
 
     def _stamped(self, event: Event, span: str, seq: int) -> Event:
         # An event that names its span keeps it, so that one transaction can hold what happened to several steps.

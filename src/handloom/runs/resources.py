@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
@@ -19,12 +20,12 @@ class Resources:
     """Made at their first use, closed newest first."""
 
     _made: dict[type, Closeable] = field(default_factory=dict[type, Closeable])
-    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _making: defaultdict[type, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     async def get(self, kind: type[CloseableT], make: Callable[[], Awaitable[CloseableT]]) -> CloseableT:
-        """The one object of this kind."""
-        async with self._making:
+        """The one object of this kind. `make` may ask for objects of other kinds, which are closed after it."""
+        async with self._making[kind]:
             if kind not in self._made:
                 self._made[kind] = made = await make()
                 self._closing.push_async_callback(made.aclose)
