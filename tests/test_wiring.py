@@ -1,6 +1,7 @@
 """From settings to a run, through the public door."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,18 @@ import handloom
 from handloom import config, wiring
 from handloom.agents import Agent
 from handloom.errors import ConfigError
+from handloom.events import QuestionAsked
 from handloom.journal import MemoryStore
 from handloom.llm.fallback import FallbackModel
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Profile
 from handloom.prompts import toolcall
+from handloom.runs import Limits, Run, RunResult
+from handloom.state import Question
 from handloom.testing.models import FlakyModel, ScriptedModel, calls, finish
 from handloom.testing.server import ScriptedServer, error, reply
+from handloom.tools import tool
+from handloom.wiring import Given, Wishes
 
 pytestmark = pytest.mark.anyio
 
@@ -195,3 +201,95 @@ async def test_fifty_turns_of_the_general_agent_send_few_tokens_and_each_request
                 assert not waiting
                 waiting = [call["id"] for call in message.get("tool_calls") or ()]
         assert not waiting
+
+
+async def further(run: str, task: str, model: ScriptedModel, store: MemoryStore, wishes: Wishes) -> RunResult:
+    """Give a run another task."""
+    given = Given(model=model, store=store)
+    async with wiring.reopen(config.load(), run, wishes, given, task=task) as session:
+        return await session.complete()
+
+
+FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def test_a_resume_keeps_what_a_further_task_was_asked_with(home: Path) -> None:
+    store = MemoryStore()
+    first = await handloom.run("one", model=ScriptedModel(["done"]), store=store, workspace=home)
+    looks = ScriptedModel([calls(("python_execute", {"code": "1"}))])
+    asked = Wishes(output=FORM, agent="data", limits={"turns": 1})
+    stopped = await further(first.run, "two", looks, store, asked)
+    assert stopped.cause == "limit"
+    model = ScriptedModel(["plain words", calls(("terminate", {"status": "success", "answer": {"n": 2}}))])
+    result = await handloom.resume(first.run, model=model, store=store, limits=Limits(turns=9))
+    assert result.answer == '{"n": 2}'
+    assert model.requests[0].system == looks.requests[0].system
+
+
+async def test_the_form_and_the_limits_of_a_task_are_not_those_of_the_next(home: Path) -> None:
+    store = MemoryStore()
+    form = ScriptedModel([calls(("terminate", {"status": "success", "answer": {"n": 1}}))])
+    first = await handloom.run("one", model=form, store=store, workspace=home, output=FORM)
+    result = await further(first.run, "What does it mean?", ScriptedModel(["It means yes."]), store, Wishes())
+    assert result.answer == "It means yes."
+
+
+async def test_a_task_whose_model_cannot_be_opened_is_not_given(home: Path) -> None:
+    store = MemoryStore()
+    first = await handloom.run("one", model=ScriptedModel(["done"]), store=store, workspace=home)
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            async with wiring.reopen(config.load(), first.run, Wishes(model="gpt-x"), Given(store=store), task="two"):
+                pass
+    model = ScriptedModel(["done"])
+    await further(first.run, "two", model, store, Wishes())
+    assert [each.text for each in model.requests[0].messages if each.origin == "task"] == ["one", "two"]
+
+
+async def test_the_rules_of_the_workspace_hold_wherever_one_stands(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, elsewhere = home / "project", home / "elsewhere"
+    (project / ".handloom").mkdir(parents=True)
+    elsewhere.mkdir()
+    (project / ".handloom" / "config.toml").write_text('[[policy.rule]]\ndo = "deny"\ntool = "python_execute"\n')
+    monkeypatch.chdir(elsewhere)
+    store = MemoryStore()
+    computes = calls(("python_execute", {"code": "print(6 * 7)"}))
+    model = ScriptedModel([computes, computes, finish("denied")])
+    first = await handloom.run("x", model=model, store=store, workspace=project, limits=Limits(turns=1))
+    result = await handloom.resume(first.run, model=model, store=store, limits=Limits(turns=5))
+    assert result.answer == "denied"
+    assert not any("42" in message.text for message in model.requests[-1].messages)
+
+
+async def test_questions_that_come_together_are_asked_one_after_the_other(home: Path) -> None:
+    open_now, most = 0, 0
+
+    async def asker(_: Question) -> str:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await asyncio.sleep(0.01)
+        open_now -= 1
+        return "no"
+
+    @tool(effects={"external"}, parallel=True)
+    def send(to: str) -> str:
+        """Send."""
+        return to
+
+    model = ScriptedModel([calls(("send", {"to": "a"}), ("send", {"to": "b"})), finish("asked")])
+    result = await handloom.run("x", model=model, tools=(send,), workspace=home, asker=asker)
+    assert (result.answer, most) == ("asked", 1)
+
+
+async def test_the_time_in_which_a_killed_run_lay_still_is_not_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANDLOOM_SANDBOX__KIND", "off")
+    store = MemoryStore()
+    settings = {"agent": "manus", "limits": {"seconds": 900}}
+    killed = await Run.start("x", store=store, workspace=home, settings=settings, clock=lambda: time.time() - 86_400)
+    await killed.emit(QuestionAsked(id="turn-1/call-x?1", question="which?"))
+    await killed.aclose()  # as it is after kill -9: nothing says that it stopped
+    result = await handloom.resume(killed.id, answer="b", model=ScriptedModel([finish("ok")]), store=store)
+    assert (result.status, result.seconds < 900) == ("success", True)

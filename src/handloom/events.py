@@ -47,7 +47,9 @@ class RunSuspended(Envelope, frozen=True, tag="run.suspended"):
 
 
 class RunResumed(Envelope, frozen=True, tag="run.resumed"):
-    pass
+    """`settings` are those of a further task, in the place of the run's; None when it goes on with the same."""
+
+    settings: Json | None = None
 
 
 class RunEnded(Envelope, frozen=True, tag="run.ended"):

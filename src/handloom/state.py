@@ -144,6 +144,7 @@ class State:
                 self.status, self.answer, self.reason, self.cause = "running", "", "", ""
             case RunResumed():
                 self.status, self.reason, self.cause = "running", "", ""
+                self.settings = self.settings if event.settings is None else event.settings
             case RunSuspended(reason=reason, cause=cause):
                 self.status, self.reason, self.cause = "suspended", reason, cause
             case RunEnded():

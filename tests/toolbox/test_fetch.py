@@ -172,14 +172,13 @@ async def test_w3_a_redirect_is_checked_like_the_first_address(target: str, word
 
 async def test_w3_a_key_does_not_follow_a_redirect_to_another_server(tmp_path: Path):
     key = {"X-API-KEY": "k"}
-    with Site({"/": page("<p>there</p>")}) as other:
-        with Site({"/away": redirect(other.url), "/near": redirect("/"), "/": page("<p>here</p>")}) as site:
-            allowed = guard(site, other)
-            await get(f"{site.url}/near", allowed, headers=key)
-            await request("POST", f"{site.url}/away", allowed, headers=key, content=b"words")
-            with pytest.raises(ToolError, match="sends what it was given on to"):
-                site.pages["/away"] = redirect(other.url, 307)
-                await request("POST", f"{site.url}/away", allowed, headers=key, content=b"words")
+    with Site({"/": page("<p>there</p>")}) as other, Site({"/": page("<p>here</p>")}) as site:
+        site.pages |= {"/near": redirect("/"), "/away": redirect(other.url), "/on": redirect(other.url, 307)}
+        allowed = guard(site, other)
+        await get(f"{site.url}/near", allowed, headers=key)
+        await request("POST", f"{site.url}/away", allowed, headers=key, content=b"words")
+        with pytest.raises(ToolError, match="sends what it was given on to"):
+            await request("POST", f"{site.url}/on", allowed, headers=key, content=b"words")
     assert ["x-api-key" in asked.headers for asked in site.asked] == [True, True, True, True]
     assert [(asked.method, asked.body, "x-api-key" in asked.headers) for asked in other.asked] == [("GET", b"", False)]
 

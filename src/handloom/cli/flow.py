@@ -31,8 +31,7 @@ def run(path: Path, given: Iterable[str], order: work.Order) -> int:
 
 def resume(run_id: str, again: Iterable[str], given: Iterable[str], order: work.Order) -> int:
     """Go on with the run of a flow, from a step or with other inputs."""
-    loaded = work.loaded_for(order.folder())
-    run_id = work.known_run(loaded, run_id)
+    loaded, run_id = work.known_run(order, run_id)
     values = _values(loaded, run_id, given)
     desk = work.Desk(order)
     return desk.work(

@@ -14,7 +14,8 @@ from handloom import config, wiring
 from handloom.cli import codes
 from handloom.cli.ids import MANY, find
 from handloom.errors import ConfigError
-from handloom.events import Event, PlanMade, QuestionAsked, StepEnded, encode
+from handloom.events import Event, PlanMade, QuestionAsked, RunStarted, StepEnded, encode
+from handloom.journal import Store
 from handloom.messages import ImagePart, Json, is_object
 from handloom.redaction import LogFilter, Redactor
 from handloom.runs import RunResult
@@ -39,6 +40,10 @@ class Order:
     workspace: Path | None = None
     images: tuple[Path, ...] = ()
     approval: Approval = ""
+
+    def __post_init__(self) -> None:
+        if self.out is not None and (self.out.is_dir() or not self.out.absolute().parent.is_dir()):
+            raise ConfigError(f"-o {self.out}: that is no file in a folder that exists")
 
     def wishes(self) -> Wishes:
         return Wishes(
@@ -70,10 +75,15 @@ def read_task(text: str) -> str:
     """The task as valid text; `-` is standard input. Raises: ConfigError when it is empty."""
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
+    text = _valid(text)
     if not text:
         raise ConfigError("the task is empty; say what to do")
     return text
+
+
+def _valid(text: str) -> str:
+    """What came from the shell or a pipe as text that can be saved, whatever its bytes were."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
 
 
 def run(task: str, order: Order, *, go_on: bool) -> int:
@@ -90,8 +100,7 @@ def run(task: str, order: Order, *, go_on: bool) -> int:
 
 def resume(run_id: str, order: Order, *, answer: str | None = None) -> int:
     """Go on with a run; without an id with the newest that has not ended."""
-    loaded = loaded_for(order.folder())
-    run_id = known_run(loaded, run_id)
+    loaded, run_id = known_run(order, run_id)
     desk = Desk(order)
     return desk.work(lambda: wiring.reopen(loaded, run_id, order.wishes(), desk.given(), answer=answer))
 
@@ -216,7 +225,12 @@ class Desk:
         if result.answer and not self.order.as_json:
             print(result.answer)
         if self.order.out is not None and result.answer:
-            self.order.out.write_text(result.answer + "\n", encoding="utf-8")
+            try:
+                self.order.out.write_text(result.answer + "\n", encoding="utf-8")
+            except OSError as error:
+                raise ConfigError(
+                    f"{self.order.out} cannot be written ({error.strerror}); `handloom runs show {result.run}` has the answer"
+                ) from None
         return code
 
     def _say(self, text: str) -> None:
@@ -249,7 +263,7 @@ async def _terminal_line() -> str:
 def _line() -> str:
     if sys.stdin.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip()
+    return _valid(sys.stdin.readline())
 
 
 def loaded_for(folder: Path) -> config.Loaded:
@@ -262,20 +276,32 @@ def loaded_for(folder: Path) -> config.Loaded:
 def _last_conversation(loaded: config.Loaded, folder: Path) -> str:
     with closing(wiring.open_store(loaded)) as store:
         for summary in store.recent(MANY):
-            if summary.workspace == str(folder):
+            if summary.workspace == str(folder) and not _is_of_flow(store, summary.id):
                 return summary.id
     raise ConfigError(f"there is no earlier conversation in {folder}; run without -c")
 
 
-def known_run(loaded: config.Loaded, run_id: str) -> str:
-    """The run that is named, or the newest that can go on."""
+def _is_of_flow(store: Store, run_id: str) -> bool:
+    """Whether the run carries out a flow or makes a plan, and so is no conversation."""
+    from handloom.wiring.flows import FLOW
+
+    events = store.read(run_id)
+    return bool(events) and isinstance(events[0], RunStarted) and FLOW in events[0].settings
+
+
+def known_run(order: Order, run_id: str) -> tuple[config.Loaded, str]:
+    """The run that is named, or the newest that can go on, with the settings of its workspace."""
+    loaded = config.load(folder=order.folder())
     with closing(wiring.open_store(loaded)) as store:
+        runs = {summary.id: summary for summary in store.recent(MANY)}
         if run_id:
-            return find(store, run_id)
-        for summary in store.recent(MANY):
-            if summary.status in ("suspended", "running") and not store.is_open(summary.id):
-                return summary.id
-    raise ConfigError("no run waits to go on; `handloom runs list` shows them all")
+            run_id = find(store, run_id)
+        else:
+            waiting = (each.id for each in runs.values() if each.status in ("suspended", "running"))
+            run_id = next((each for each in waiting if not store.is_open(each)), "")
+    if not run_id:
+        raise ConfigError("no run waits to go on; `handloom runs list` shows them all")
+    return loaded_for(Path(runs[run_id].workspace)) if run_id in runs else loaded, run_id
 
 
 def _schema(path: Path) -> Json:

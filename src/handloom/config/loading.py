@@ -26,12 +26,21 @@ _STRICTER: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, with the files they came from and the project file that was not read because its folder is not trusted."""
+    """Settings, with the files they came from, the folder in which they hold, and the project file that was not read because its folder is not trusted."""
 
     settings: Settings
     folders: Folders
     files: tuple[Path, ...] = ()
     untrusted: Path | None = None
+    folder: Path | None = None
+    environment: Mapping[str, str] | None = None
+    flags: Json | None = None
+
+    def at(self, folder: Path) -> "Loaded":
+        """The settings that hold in this folder, of the same environment and flags. Raises: ConfigError."""
+        if self.folder in (None, folder.resolve()):
+            return self
+        return load(folder=folder, environment=self.environment, flags=self.flags)
 
 
 def load(
@@ -57,7 +66,7 @@ def load(
         merged = _merge(merged, tightening(_read(project), merged))
         check_layer(str(project), merged)
     ignored = project if project.is_file() and not trusted else None
-    return Loaded(Settings.model_validate(merged), folders, tuple(files), ignored)
+    return Loaded(Settings.model_validate(merged), folders, tuple(files), ignored, folder, environment, flags)
 
 
 def _read(path: Path) -> Json:
@@ -72,13 +81,16 @@ def _read(path: Path) -> Json:
 def _from_environment(environment: Mapping[str, str]) -> Json:
     """`HANDLOOM_LLM__MODEL=x` is `[llm] model = "x"`; values that are TOML (numbers, booleans, lists) are read as TOML."""
     found: Json = {}
-    for name, text in environment.items():
+    for name, text in sorted(environment.items()):  # a table comes before what is in it
         if not name.startswith("HANDLOOM_") or name in _NOT_SETTINGS:
             continue
         keys = name.removeprefix("HANDLOOM_").lower().split("__")
         table = found
-        for key in keys[:-1]:
+        for depth, key in enumerate(keys[:-1], 1):
             table = table.setdefault(key, {})
+            if not is_object(table):
+                whole = "__".join(name.split("__")[:depth])
+                raise ConfigError(f"{whole} is not a table, and {name} sets something in it; unset one of them")
         table[keys[-1]] = _value(text)
     return found
 

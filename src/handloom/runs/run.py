@@ -120,12 +120,18 @@ class Run:
         recorder = Recorder(journal, state, clock, list(readers), safety.redactor)
         return cls(_Core(recorder, Path(state.workspace), limits or Limits(), asker, fresh=False, safety=safety))
 
-    async def follow_up(self, task: str, images: tuple[ImagePart, ...] = ()) -> None:
-        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here.
+    async def take_up(self) -> None:
+        """Record, before anything else of it is, that a run goes on: the time since its last event is not its own."""
+        if not self._core.fresh:
+            await self.emit(RunResumed())
+            self._core.fresh = True
+
+    async def follow_up(self, task: str, images: tuple[ImagePart, ...] = (), *, settings: Json | None = None) -> None:
+        """Give a run that has ended, or waits, its next task; its memory goes on, its limits count from here. `settings` are as those of `start`.
 
         Questions and calls that were left are closed: nobody waits for them any more.
         """
-        await self.emit(RunResumed())
+        await self.emit(RunResumed(settings=settings))
         for question in self.state.open_questions():
             await self.emit(QuestionAnswered(id=question.id, answer=LEFT))
         spans = {span.rpartition("call-")[2]: span for span in self.state.open_calls}
@@ -312,8 +318,7 @@ class Run:
         try:
             if self.state.status in ("success", "failed"):
                 return self.result()
-            if not self._core.fresh:
-                await self.emit(RunResumed())
+            await self.take_up()
             self._core.fresh = False
             await self._record(work)
             return self.result()

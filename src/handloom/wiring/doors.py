@@ -61,7 +61,7 @@ async def run(  # noqa: PLR0913 - the public door
         readers=readers,
     )
     folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
-    async with begin(config.load(), task, wishes, given, workspace=folder) as session:
+    async with begin(config.load(folder=folder), task, wishes, given, workspace=folder) as session:
         return await session.complete()
 
 

@@ -166,6 +166,8 @@ async def reopened(
         plan = Plan.model_validate(run.state.plans[""].plan)
         run.limits = given.limits or limits_of(loaded, plan, wishes.limits)
         if again or values:
+            if run.state.status == "running":  # it stopped without a word
+                await run.take_up()
             await engine.revise(Revision(again=again, inputs=values or {}, reason="resumed so"))
         yield FlowSession(run, None if run.state.status in ("success", "failed") else engine.carry_out, engine=engine)
 
@@ -249,7 +251,8 @@ async def run_flow(  # noqa: PLR0913 - the public door
     `flow` is a Flow or the path of a flow file, `inputs` are its values, `tools` are added to those that steps can name. A question or an approval that nobody
     answers suspends the run; `handloom.resume` goes on with it. Raises: FlowError before the run starts; what stops it later is in the result.
     """
-    loaded = config.load()
+    folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
+    loaded = config.load(folder=folder)
     chosen = flow if isinstance(flow, Flow) else Flow.load(flow)
     wishes = Wishes(model=model if isinstance(model, str) else "")
     given = Given(
@@ -260,7 +263,6 @@ async def run_flow(  # noqa: PLR0913 - the public door
         asker=asker,
         readers=readers,
     )
-    folder = Path(workspace or Path.cwd()).resolve()  # noqa: ASYNC240 - once, before anything runs
     async with begin_flow(loaded, chosen, inputs or {}, wishes, given, workspace=folder, planner=planner) as session:
         result = await session.complete()
         assert isinstance(result, FlowResult)  # noqa: S101 - a run of a flow has a plan from its start

@@ -49,6 +49,7 @@ class Session:
     async def _worked(self, work: Callable[[Run], Awaitable[Answer]]) -> RunResult:
         policy = self.run.safety.policy
         if policy is not None and not policy.sandboxed:
+            await self.run.take_up()
             await self.run.warn(
                 "sandbox", "UNSANDBOXED: programs run as you, with all you may do (sandbox.kind is off)"
             )
@@ -80,7 +81,7 @@ async def begin(loaded: Loaded, task: str, wishes: Wishes, given: Given, *, work
                 limits=given.limits or limits_for(loaded, agent.name, wishes.limits),
                 settings=replace(wishes, agent=agent.name).recorded(),
                 images=given.images,
-                asker=given.asker,
+                asker=one_at_a_time(given.asker),
                 readers=given.readers,
                 safety=safety_for(loaded, workspace, approval=given.approval, model=agent.model),
                 version=handloom.__version__,
@@ -100,16 +101,17 @@ async def reopen(
     again: tuple[str, ...] = (),
     values: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[Session]:
-    """A known run, with the agent or the flow it had; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
+    """A known run, with the agent or the flow it had and the settings of its workspace; `wishes` change what they name. `task` goes on in its conversation, `answer` answers its oldest open question.
 
     In the run of a flow the steps of `again` run once more, and `values` are new values of its inputs. Raises: RunNotFoundError, RunLockedError,
     ConfigError, FlowError.
     """
     with store_of(loaded, given) as store:
         run = await Run.reopen(run_id, store=store, asker=one_at_a_time(given.asker), readers=given.readers)
-        run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=given.model)
         try:
-            merged = _merged(Wishes.of(run.state.settings), wishes)
+            loaded = loaded.at(run.workspace)
+            run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=given.model)
+            merged = _merged(Wishes.of(run.state.settings), wishes, further=bool(task))
             output = _output(merged, given)
             if answer is not None:
                 await _answer(run, answer)
@@ -125,12 +127,12 @@ async def reopen(
                 return
             if again or values:
                 raise ConfigError(f"run {run.id} is not one of a flow: it has no steps and no inputs")
-            if task:
-                await run.follow_up(task, given.images)
-            if run.state.status in ("success", "failed"):
+            if not task and run.state.status in ("success", "failed"):
                 yield Session(run, None, output)
                 return
             async with _made(loaded, merged, given, output, run.workspace) as agent:
+                if task:
+                    await run.follow_up(task, given.images, settings=replace(merged, agent=agent.name).recorded())
                 run.limits = given.limits or limits_for(loaded, merged.agent, merged.limits)
                 run.safety = safety_for(loaded, run.workspace, approval=given.approval, model=agent.model)
                 yield Session(run, agent.run, agent.output)
@@ -138,14 +140,14 @@ async def reopen(
             await run.aclose()
 
 
-def _merged(old: Wishes, new: Wishes) -> Wishes:
-    """What a run was asked for, with what is asked for now over it."""
+def _merged(old: Wishes, new: Wishes, *, further: bool) -> Wishes:
+    """What a run was asked for, with what is asked for now over it. A further task keeps agent and model alone: the form of an answer and limits were for the one before."""
     return Wishes(
         agent=new.agent or old.agent,
         model=new.model or old.model,
-        output=new.output or old.output,
+        output=new.output or (None if further else old.output),
         instructions=old.instructions,
-        limits={**old.limits, **{name: value for name, value in new.limits.items() if value is not None}},
+        limits={**({} if further else old.limits), **{name: value for name, value in new.limits.items() if value is not None}},
     )
 
 
@@ -214,4 +216,5 @@ async def _answer(run: Run, answer: str) -> None:
     questions = run.state.open_questions()
     if not questions:
         raise ConfigError(f"run {run.id} has no open question; `handloom runs show {run.id}` shows how it stands")
+    await run.take_up()
     await run.emit(QuestionAnswered(id=questions[0].id, answer=answer))
