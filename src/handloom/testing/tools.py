@@ -1,6 +1,5 @@
 """FakeContext: what a tool's test gives the tool in place of a run."""
 
-import asyncio
 import dataclasses
 import os
 import shutil
@@ -8,10 +7,11 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from handloom.errors import SuspendedError, ToolError
 from handloom.messages import Json
+from handloom.runs.resources import Resources
 from handloom.sandbox import Sandbox, SandboxSettings, open_sandbox
 from handloom.sandbox.settings import Kind
 from handloom.tools import results
@@ -44,8 +44,7 @@ class FakeContext:
         self._results = dict(results or {})
         self._call_id = call_id
         self._earlier = list(earlier)
-        self._resources: dict[type, Any] = {}
-        self._making = asyncio.Lock()
+        self._resources = Resources()
         kept = SandboxSettings(kind=sandbox) if isinstance(sandbox, str) else sandbox
         self._settings = kept if kept.cache else dataclasses.replace(kept, cache=_cache())
         self._folder: Path | None = None
@@ -66,10 +65,7 @@ class FakeContext:
         raise SuspendedError(f"nobody answers {question!r}; give FakeContext one more answer")
 
     async def resource(self, kind: type[ResourceT], make: Callable[[], Awaitable[ResourceT]]) -> ResourceT:
-        async with self._making:
-            if kind not in self._resources:
-                self._resources[kind] = await make()
-            return self._resources[kind]
+        return await self._resources.get(kind, make)
 
     async def sandbox(self) -> Sandbox:
         """A real one, the system's own unless the test says otherwise: `FakeContext(folder, sandbox="off")`."""
@@ -100,9 +96,7 @@ class FakeContext:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._resources:
-            _, resource = self._resources.popitem()
-            await resource.aclose()
+        await self._resources.aclose()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
