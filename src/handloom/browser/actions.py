@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from handloom.browser.pointing import Target, aimed, target
+import msgspec
+
+from handloom.browser.pointing import Target, aimed, target, told
 from handloom.browser.session import BrowserSession
 from handloom.errors import ToolError
 from handloom.messages import ImagePart
@@ -144,6 +146,10 @@ def _malformed(aim: Target, error: Exception) -> str:
     return f"write it as {form}" if form else str(error).partition("\n")[0][:200]
 
 
+# Value and label of each option.
+OPTIONS = "e => [...e.options].map(o => [o.value, (o.label || o.text).trim().replace(/\\s+/g, ' ')])"
+
+
 async def select_option(session: BrowserSession, index: int, values: Sequence[str]) -> str:
     """Choose by label or value; those not named are unselected. Raises: ToolError with the options there are."""
 
@@ -151,16 +157,14 @@ async def select_option(session: BrowserSession, index: int, values: Sequence[st
         aim = await target(session, index)
         if aim.about.tag != "select":
             raise ToolError(f"{aim} is no list of options; click it and choose from what opens")
-        options: list[list[str]] = await aim.handle.evaluate(
-            "e => [...e.options].map(o => [o.value, (o.label || o.text).trim().replace(/\\s+/g, ' ')])"
-        )
+        options = await told(aim.handle, OPTIONS, list[tuple[str, str]])
         chosen: list[int] = []
         for value in values:
             wanted = " ".join(value.split())
             found = [place for place, names in enumerate(options) if wanted in (names[1], names[0])]
             found = found or [place for place, names in enumerate(options) if wanted.lower() == names[1].lower()]
             if not found:
-                labels = ", ".join(label for _, label in options[:40])
+                labels = ", ".join(label[:60] for _, label in options[:40])
                 raise ToolError(f"[{index}] has no option {value!r}; it has: {labels}")
             chosen.append(found[0])
         await aim.handle.select_option(index=chosen)
@@ -206,6 +210,13 @@ SCROLL = """([element, dy, pages]) => {
 }"""
 
 
+class Scrolled(msgspec.Struct):
+    """How far a box moved, and how much of it is below, in pixels."""
+
+    moved: int
+    below: int
+
+
 async def scroll(
     session: BrowserSession, *, pages: float | None = None, dy: float | None = None, index: int | None = None
 ) -> str:
@@ -215,10 +226,10 @@ async def scroll(
         aim = await target(session, index) if index is not None else None
         frame = await aim.handle.owner_frame() if aim else session.page.main_frame
         how = [aim.handle if aim else None, dy, 1.0 if pages is None else pages]
-        moved = await (frame or session.page.main_frame).evaluate(SCROLL, how)
-        if not moved["moved"]:
-            return f"nothing moved: this is the {'end' if moved['below'] <= 1 else 'top'}"
-        return f"scrolled by {moved['moved']} pixels; {moved['below']} pixels are below"
+        done = await told(frame or session.page.main_frame, SCROLL, Scrolled, how)
+        if not done.moved:
+            return f"nothing moved: this is the {'end' if done.below <= 1 else 'top'}"
+        return f"scrolled by {done.moved} pixels; {done.below} pixels are below"
 
     return await session.act(work)
 

@@ -53,7 +53,7 @@ SPOT = """element => {
   return cover ? {cover: words(cover), number: window[Symbol.for('handloom.ids')]?.ids.get(cover) ?? null} : {outside: true};
 }"""
 ABOUT = """element => ({
-  tag: element.tagName.toLowerCase(), type: element.type || '', editable: element.isContentEditable,
+  tag: element.tagName.toLowerCase(), type: typeof element.type === 'string' ? element.type : '', editable: !!element.isContentEditable,
   blank: !!element.closest('a[target=_blank]'), disabled: !!element.disabled, readonly: !!element.readOnly && element.type !== 'range',
   words: (element.innerText || element.value || element.getAttribute('aria-label') || element.title || '').toString().trim().replace(/\\s+/g, ' ').slice(0, 60),
 })"""
