@@ -66,9 +66,42 @@ def test_values_come_from_names_and_from_dotenv() -> None:
             "GITHUB_TOKEN": "tok",
             "PGPASSWORD": "pg-password",
         },
-        dotenv="# no\nexport A=dotenv-value\nB='quoted value'\nPORT=80\n",
+        dotenv="# no\nexport A_TOKEN=dotenv-value\nDB_PASS='quoted value'\nPIN_SECRET=80\n",
     )
     assert redactor.values == {"given-secret", "from-the-env", "pg-password", "dotenv-value", "quoted value"}
+
+
+def test_ordinary_values_of_a_dotenv_are_no_secrets() -> None:
+    lines = (
+        "NODE_ENV=production",
+        "DB_USER=postgres",
+        "BASE=http://localhost:8000/@scope",
+        "PAGE=https://example.org/?page=2#a:b@c",
+        "LOG=/var/log/app.log",
+        "COMPASS=north-north-east",
+        "PWD=/home/somebody",
+    )
+    assert Redactor.of(dotenv="\n".join(lines)).values == frozenset()
+
+
+def test_a_comment_behind_a_value_of_a_dotenv_is_no_part_of_it() -> None:
+    lines = "A_KEY=bare-value # of Ann\nB_KEY='quoted # value' # of Bob's\nC_KEY=with#sign\nD_KEY='open-quote\nE_KEY= # yours\n"
+    assert Redactor.of(dotenv=lines).values == {"bare-value", "quoted # value", "with#sign", "'open-quote"}
+
+
+@pytest.mark.parametrize(
+    ("value", "secrets"),
+    [
+        ("postgres://app:s3cret-pw@db/x", {"postgres://app:s3cret-pw@db/x", "s3cret-pw"}),
+        ("redis://:s3cret%2Dpw@db:6379", {"redis://:s3cret%2Dpw@db:6379", "s3cret%2Dpw", "s3cret-pw"}),
+        ("postgresql+asyncpg://postgres:postgres@db", {"postgresql+asyncpg://postgres:postgres@db"}),
+        ("https://example.org/hook?v=1&access_token=abc", {"https://example.org/hook?v=1&access_token=abc"}),
+        ("host=db user=app password=s3cret", {"host=db user=app password=s3cret"}),
+        ("ghp_abcdefghijklmnopqrst12", {"ghp_abcdefghijklmnopqrst12"}),
+    ],
+)
+def test_a_value_of_a_dotenv_can_show_itself_that_it_is_secret(value: str, secrets: set[str]) -> None:
+    assert Redactor.of(dotenv=f"THING={value}\n").values == secrets
 
 
 @pytest.mark.parametrize("size", [6, 9, 15])

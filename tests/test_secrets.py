@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from handloom import config, wiring
 from handloom.testing.server import ScriptedServer, Step, error, reply
 
 CANARY = "canary-4f9d1c77b2"
@@ -39,7 +40,7 @@ def test_a_secret_is_nowhere_after_a_run_with_every_tool_and_fault(tmp_path: Pat
     home, folder = tmp_path / "home", tmp_path / "工作"
     home.mkdir()
     folder.mkdir()
-    (folder / ".env").write_text(f"A_THING={CANARIES['dotenv']}\n")
+    (folder / ".env").write_text(f"A_TOKEN={CANARIES['dotenv']}\n")
     with ScriptedServer(conversation()) as server:
         (home / "config.toml").write_text(
             '[agents.manus]\ntools = ["python_execute", "bash", "find_files", "str_replace_editor"]\n'
@@ -86,3 +87,18 @@ def test_a_secret_is_nowhere_after_a_run_with_every_tool_and_fault(tmp_path: Pat
             at = data.find(CANARY.encode())
             assert at < 0, (name, data[max(0, at - 200) : at + 100])
     assert b"***" in done.stdout
+
+
+def test_a_dotenv_may_be_a_pipe_or_a_circle_and_is_known_behind_a_link(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    loaded = config.load(folder=folder, environment={"HANDLOOM_HOME": str(tmp_path)})
+    os.mkfifo(folder / ".env")
+    assert CANARY not in wiring.safety_for(loaded, folder).redactor.values
+    (folder / ".env").unlink()
+    (folder / ".env").symlink_to(".env")
+    assert CANARY not in wiring.safety_for(loaded, folder).redactor.values
+    (folder / ".env").unlink()
+    (folder / ".env").symlink_to("../shared.env")
+    (tmp_path / "shared.env").write_text(f"A_TOKEN={CANARY}\n")
+    assert CANARY in wiring.safety_for(loaded, folder).redactor.values

@@ -1,7 +1,7 @@
 """Checkpoints: how the workspace was before a turn changed it, kept by git in a store of our own outside the workspace.
 
 The person's repository, its index and its settings are never touched: the store has a folder, an index and no hooks of its own. What the workspace's
-`.gitignore` leaves out is not kept, and neither is what stands in repositories inside it.
+`.gitignore` leaves out is not kept, and neither is what stands in repositories inside it, or in folders that programs fill (`UNKEPT`).
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from handloom.sandbox.placeholders import is_placeholder
 MOST_FILES = 20_000
 MOST_BYTES = 1_000_000_000
 FILE_BYTES = 50_000_000  # a larger file is left out
+UNKEPT = NOISE | {".venv"}  # folders, wherever they stand; what is in them is not counted either
 NO_GIT = "checkpoints need git, which is not installed"
 
 
@@ -44,8 +46,7 @@ class Checkpoints:
         if shutil.which("git") is None:
             return NO_GIT
         files = size = 0
-        for folder, names, found in os.walk(self.workspace):
-            names[:] = [name for name in names if name not in (".git", ".venv") and name not in NOISE]
+        for folder, found in self._folders():
             files += len(found)
             for name in found:
                 with contextlib.suppress(OSError):
@@ -61,7 +62,9 @@ class Checkpoints:
     async def take(self, name: str) -> str:
         """Keep how the workspace is now under a name; the id of the state."""
         await self._prepare()
-        excluded = [f":(exclude,top,literal){path}" for path in self._left_out()]
+        left_out = [*await asyncio.to_thread(self._left_out), *await self._repositories()]
+        excluded = [f":(exclude,top,literal){path}" for path in left_out]
+        excluded += [f":(exclude,top,glob)**/{folder}/**" for folder in sorted(UNKEPT)]
         await self._git("add", "--all", "--", ".", *excluded)
         tree = (await self._git("write-tree")).strip()
         await self._git("update-ref", f"refs/handloom/{name}", tree)
@@ -76,7 +79,8 @@ class Checkpoints:
         now = await self.take(name)
         added = await self._names("--diff-filter=A", state, now)
         for path in added:
-            with contextlib.suppress(FileNotFoundError):
+            # A folder is a repository, of whose place older versions took note.
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 (self.workspace / path).unlink()
             self._remove_empty((self.workspace / path).parent)
         await self._git("read-tree", state)
@@ -99,17 +103,35 @@ class Checkpoints:
                 return
             folder = folder.parent
 
+    def _folders(self) -> Iterator[tuple[str, list[str]]]:
+        """Each folder that may be kept, with the names of its files."""
+        for folder, names, files in os.walk(self.workspace):
+            names[:] = [name for name in names if name != ".git" and name not in UNKEPT]
+            yield folder, files
+
     def _left_out(self) -> list[str]:
         """Files that are too large to be kept, and those that only keep a name from being taken."""
         found: list[str] = []
-        for folder, names, files in os.walk(self.workspace):
-            names[:] = [name for name in names if name != ".git"]
+        for folder, files in self._folders():
             for name in files:
                 path = Path(folder, name)
                 with contextlib.suppress(OSError):
                     if path.lstat().st_size > FILE_BYTES or is_placeholder(path):
                         found.append(str(path.relative_to(self.workspace)))
         return found
+
+    async def _repositories(self) -> list[str]:
+        """Repositories inside the workspace: git takes no files of theirs, and fails on one without a commit. A folder that was kept before it became one is kept on."""
+        found = await asyncio.to_thread(self._inner)
+        kept = (await self._git("ls-files", "-z")).split("\0") if found else []
+        return [path for path in found if not any(name.startswith(f"{path}/") for name in kept)]
+
+    def _inner(self) -> list[str]:
+        return [
+            str(Path(folder).relative_to(self.workspace))
+            for folder, _ in self._folders()
+            if folder != str(self.workspace) and _is_repository(Path(folder, ".git"))
+        ]
 
     async def _prepare(self) -> None:
         if not (self.store / "HEAD").exists():
@@ -155,3 +177,8 @@ class Checkpoints:
             said = err.decode("utf-8", "replace").strip()[-500:]
             raise ConfigError(f"the state of {self.workspace} could not be kept or read: git {words[0]}: {said}")
         return out.decode("utf-8", "surrogateescape")
+
+
+def _is_repository(place: Path) -> bool:
+    """Whether what stands under the name `.git` may be a repository, or a file that says where one is."""
+    return place.is_file() or os.path.lexists(place / "HEAD")

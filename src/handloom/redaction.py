@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, cast
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
 
@@ -16,9 +16,16 @@ MASK = "***"
 LEFT = 6  # characters of a value at the edge of a cut that are taken for it
 _NOTE = re.compile(r"(\n\[\.\.\. [^\n]* \.\.\.\]\n)")
 SHORTEST = 8  # characters: a shorter value would black out ordinary words
-_NAMES = re.compile(r"(?i)(key|token|secret|passw(or)?d|credential)s?(_|$)|_(pat|dsn|auth)$")
-_LINE = re.compile(r"^\s*(?:export\s+)?[A-Za-z_][\w.]*\s*=\s*(.*?)\s*$")
-# Shapes of keys, for logs alone: in a result they may well be ordinary text.
+SHAPED = 4_000  # characters of a value that are searched for the shape of a key
+_NAMES = re.compile(
+    r"(?i)(key|token|secret|passw(or)?d|passphrase|credential)s?(_|$)|_(pat|dsn|auth|pass|pwd|salt)$|(webhook_url|connection_string)$"
+)
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=(.*)")
+_QUOTED = re.compile(r"""(["'])((?:\\.|(?!\1).)*)\1""")
+_COMMENT = re.compile(r"\s#.*")
+_URL = re.compile(r"[A-Za-z][\w+.-]*://[^/?#:\s]*:([^/?#\s]+)@")  # its password, as it is written there
+_PARAMETERS = re.compile(r"[?&;\s]([\w.-]+)=")  # names within a value: `?token=...`, `host=... password=...`
+# Shapes of keys, for logs and a `.env` file: in a result they may well be ordinary text.
 _SHAPES = re.compile(
     r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)"
 )
@@ -71,7 +78,7 @@ class Redactor:
 
     @classmethod
     def of(cls, *values: "str | Secret", environment: Mapping[str, str] | None = None, dotenv: str = "") -> "Redactor":
-        """The values that are given, those of variables whose names say that they are secret, and all of a `.env` file's."""
+        """The values that are given, those of variables whose names say that they are secret, and those of a `.env` file whose names or looks say so."""
         given = [value.reveal() if isinstance(value, Secret) else value for value in values]
         named = [value for name, value in (environment or {}).items() if _NAMES.search(name)]
         return cls(frozenset(value for value in (*given, *named, *_assigned(dotenv)) if len(value) >= SHORTEST))
@@ -165,10 +172,25 @@ class LogFilter(logging.Filter):
 
 
 def _assigned(dotenv: str) -> Iterable[str]:
+    """The secrets of a `.env` file, which holds ordinary words too: a value goes by its name, by its shape, or by a password in it."""
     for line in dotenv.splitlines():
         if found := _LINE.match(line):
-            value = found[1]
-            yield value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+            name, value = found[1], _value(found[2])
+            url = _URL.match(value)
+            if url or _NAMES.search(name) or _SHAPES.search(value[:SHAPED]) or _has_secret_parameter(value):
+                yield value
+            if url and not url[1].isalpha():  # of `postgres:postgres` the password is a word, which may stand anywhere
+                yield from (url[1], unquote(url[1]))
+
+
+def _value(text: str) -> str:
+    """What stands in quotes or, without them, before a comment."""
+    quoted = _QUOTED.match(text.strip())
+    return quoted[2] if quoted else _COMMENT.split(text, maxsplit=1)[0].strip()
+
+
+def _has_secret_parameter(value: str) -> bool:
+    return any(_NAMES.search(name) for name in _PARAMETERS.findall(value))
 
 
 def _forms(value: str) -> set[str]:

@@ -1,5 +1,6 @@
 """What the loop does for a model that goes in circles or gives up."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from handloom.journal import MemoryStore
 from handloom.llm import structured
 from handloom.llm.profiles import Profile, profile_for
 from handloom.messages import Message, ToolResult
-from handloom.prompts import toolcall
+from handloom.prompts import manus, toolcall
 from handloom.runs import Run, RunResult
 from handloom.testing.models import Script, ScriptedModel, calls, finish
 from handloom.toolbox.terminate import terminate_tool
@@ -116,6 +117,32 @@ async def test_the_next_step_names_the_files_that_are_there(tmp_path: Path) -> N
     assert shown.endswith(" and more")
     assert shown.count(",") == 19
     await run.aclose()
+
+
+async def test_a_file_that_the_task_names_is_shown_from_within_the_workspace_alone(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hunter2")
+    folder = tmp_path / "work"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "notes.txt").symlink_to("../key")
+    (folder / "away").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "sub" / "real.txt").write_text("the real one")
+    (folder / "inner.txt").symlink_to("sub/real.txt")
+    run = await Run.start("see notes.txt, away/key, pipe.txt", store=MemoryStore(), workspace=folder)
+    shown = (await WorkspaceFiles().snapshot(run)).values["files"]
+    assert shown == "away, inner.txt, notes.txt, pipe.txt, sub/real.txt"
+    run = await Run.start("see inner.txt", store=MemoryStore(), workspace=folder)
+    assert "inner.txt:\nthe real one" in (await WorkspaceFiles().snapshot(run)).values["files"]
+
+
+async def test_a_name_that_is_no_utf8_or_holds_signs_is_shown_clean(tmp_path: Path) -> None:
+    for name in (b"caf\xe9.txt", b"line\nbreak \x1b[2J.txt"):
+        (tmp_path / os.fsdecode(name)).write_text("x")
+    model = ScriptedModel(["done"])
+    agent = Agent(name="t", prompt=manus.PROMPT, model=model, values={"directory": "here"})
+    run = await Run.start("look at caf?.txt", store=MemoryStore(), workspace=tmp_path)
+    assert (await run.complete(agent.run)).status == "success"
+    assert "caf?.txt, line break .txt" in model.requests[0].messages[-1].text
 
 
 def test_the_actions_of_a_tool_bind_a_reply_to_the_arguments_of_one() -> None:

@@ -13,7 +13,7 @@ from handloom.journal import MemoryStore
 from handloom.llm.model import Request
 from handloom.llm.openai import Endpoint, OpenAIModel
 from handloom.llm.profiles import Dialect, Profile, ToolMode
-from handloom.messages import ImagePart, Message, ToolResult, Usage
+from handloom.messages import ImagePart, Message, ToolCall, ToolResult, Usage
 from handloom.prompts import PromptTemplate, browser, manus, toolcall
 from handloom.runs import Limits, Run, RunResult
 from handloom.testing.models import ScriptedModel, calls, finish
@@ -332,6 +332,40 @@ async def test_a_long_result_is_cut_and_kept_whole_in_a_file() -> None:
     assert len(result.text) <= 32_000
     assert "left out" in result.text
     assert "xEND" in next(message.text for message in run.memory.messages if message.name == "read_result")
+
+
+async def test_agents_of_one_run_do_not_overwrite_each_others_long_results() -> None:
+    @tool(effects={"read"})
+    def dump(what: str) -> str:
+        """Dump."""
+        return f"{what} " * 20_000
+
+    run = await Run.start("the task", store=MemoryStore(), workspace=Path("/work"))
+    for step in ("apple", "fig"):
+        agent = Agent(
+            name="t",
+            prompt=toolcall.PROMPT,
+            model=ScriptedModel([calls(("dump", {"what": step})), "done"]),
+            tools=(dump,),
+        )
+        await agent.run(run.child(step))
+    for step in ("apple", "fig"):
+        result = run.child(step).memory.result("call00001")
+        assert result is not None
+        assert (run.folder / result.spill).read_text().startswith(step)
+
+
+async def test_a_long_result_of_an_older_record_is_read_by_the_name_it_had() -> None:
+    run = await Run.start("the task", store=MemoryStore(), workspace=Path("/work"))
+    call = ToolCall(id="call00001", name="dump")
+    (run.folder / "call00001.txt").write_text("x" * 40_000 + "END")
+    await run.emit(
+        ModelReplied(message=Message.assistant(tool_calls=(call,))),
+        ToolReturned(call=call, result=ToolResult(text="x" * 32_000, spill="call00001.txt")),
+    )
+    model = ScriptedModel([calls(("read_result", {"handle": "call00001", "start": 40_000})), "done"])
+    await run.complete(Agent(name="t", prompt=toolcall.PROMPT, model=model, tools=(add,)).run)
+    assert [message.text for message in run.memory.messages if message.name == "read_result"] == ["END"]
 
 
 async def test_a_tool_that_breaks_is_a_result() -> None:

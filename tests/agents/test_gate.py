@@ -1,6 +1,7 @@
 """What happens at the gate before a call: the policy, a person, hooks, secrets."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -145,6 +146,31 @@ async def test_always_writes_a_rule() -> None:
     assert "always" not in told.asked[0].options, "no rule can speak of such a line"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "always ask me before you deploy",
+        "run the tests first, then ask again",
+        "once the tests pass, not before",
+        "ok? no, wait",
+        "yes?",
+        "好？",
+        "好，先跑测试",
+    ],
+)
+async def test_more_than_the_word_is_a_no_and_the_model_reads_it(words: str) -> None:
+    rules: list[Rule] = []
+    result, texts, _ = await play(SEND, finish("ok"), policy=Policy(remember=rules.append), told=Told(words))
+    assert (result.status, done, rules) == ("success", [], [])
+    assert f"a person said no: {words}" in texts[0]
+
+
+@pytest.mark.parametrize("word", ["Once.", " YES! ", "“run”", "always,", "好。", "是"])
+async def test_the_word_alone_allows_whatever_signs_stand_around_it(word: str) -> None:
+    await play(SEND, finish("ok"), policy=Policy(), told=Told(word))
+    assert done == ["ann"]
+
+
 async def test_stop_ends_the_run_as_denied() -> None:
     result, _, _ = await play(SEND, policy=Policy(), told=Told("stop"))
     assert (result.status, result.cause, done) == ("failed", "denied", [])
@@ -215,6 +241,19 @@ async def test_an_edit_is_shown_as_a_diff(tmp_path: Path) -> None:
     edit = calls(("write", {"path": "报告.md", "file_text": "new\nsame\n"}))
     await play(edit, finish("ok"), policy=Policy(mode="ask"), told=told, folder=tmp_path)
     assert "  -old\n  +new\n" in told.asked[0].question
+
+
+async def test_a_question_shows_nothing_from_outside_the_workspace_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hunter2\n")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "link.txt").symlink_to("../key")
+    os.mkfifo(folder / "pipe")
+    for path in ("link.txt", "../key", "pipe"):
+        told = Told("no")
+        edit = calls(("write", {"path": path, "file_text": "new\n"}))
+        await play(edit, finish("ok"), policy=Policy(mode="ask"), told=told, folder=folder)
+        assert "hunter2" not in told.asked[0].question
 
 
 async def test_wrong_arguments_are_answered_before_anyone_is_asked() -> None:

@@ -1,5 +1,6 @@
 """The software agent: its tools, one call a turn, what it sees, and what the project asks for."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_of_long_instructions_the_nearest_are_kept(project: Path) -> None:
     assert len(text.encode()) < MOST_BYTES + 500
     assert "left out" in text
     assert "Write tests." not in text
+
+
+def test_instructions_are_read_from_within_the_repository_alone(project: Path) -> None:
+    root = project.parent
+    (project / "AGENTS.md").unlink()
+    (project / "AGENTS.md").symlink_to("../../AGENTS.md")
+    assert "not of this repository" not in read_instructions(project)
+    (project / "AGENTS.md").unlink()
+    (project / "AGENTS.md").symlink_to("../CLAUDE.md")
+    (root / "CLAUDE.md").write_text("Say please.")
+    assert "Say please." in read_instructions(project)
+    (root / "CLAUDE.md").unlink()
+    os.mkfifo(root / "CLAUDE.md")
+    assert "Write tests." in read_instructions(project), "nobody waits for what a pipe will say"
 
 
 async def test_it_works_with_a_shell_and_an_editor_one_call_at_a_time(project: Path) -> None:

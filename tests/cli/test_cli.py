@@ -144,6 +144,7 @@ def test_a_model_out_of_reach_gives_six_and_the_run_can_go_on(shell: Shell) -> N
         (("run", "x", "-C", "nowhere"), {}, "no folder to work in"),
         (("run", "x", "--schema", "missing.json"), {}, "cannot be read"),
         (("run", "x", "-c"), {}, "no earlier conversation"),
+        (("run", "x", "-o", "missing/answer.txt"), {}, "no file in a folder that exists"),
         (("run", "x"), {"HANDLOOM_LLM__MODLE": "y"}, "did you mean 'model'"),
         (("resume",), {}, "no run waits"),
         (("resume", "rx"), {}, "no runs yet"),
@@ -230,6 +231,47 @@ def test_a_conversation_goes_on_in_its_folder(shell: Shell) -> None:
     assert "I am Ada" in texts
 
 
+def test_a_flow_is_no_conversation_to_go_on_with(shell: Shell) -> None:
+    (shell.folder / "flow.yaml").write_text("steps: {a: {run: echo hello}}\n")
+    with ScriptedServer([reply("I am Ada"), reply("You asked my name")]) as server:
+        shell.url = server.base_url
+        shell.run("run", "who are you?")
+        assert shell.run("flow", "run", "flow.yaml").returncode == 0
+        done = shell.run("run", "what did I ask?", "-c")
+    assert done.stdout == "You asked my name\n"
+
+
+def test_a_run_goes_on_with_the_settings_of_its_own_folder(shell: Shell) -> None:
+    (shell.folder / ".handloom").mkdir()
+    (shell.folder / ".handloom" / "config.toml").write_text('[[policy.rule]]\ndo = "deny"\ntool = "python_execute"\n')
+    elsewhere = shell.folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    with ScriptedServer([python("print(6 * 7)"), python("print(6 * 7)"), end("it is denied")]) as server:
+        shell.url = server.base_url
+        assert shell.run("run", "compute", "--max-turns", "1").returncode == 4
+        shell.folder = elsewhere
+        done = shell.run("resume", "--max-turns", "5")
+    assert done.stdout == "it is denied\n"
+    results = [message["content"] for message in server.requests[-1].body["messages"] if message["role"] == "tool"]
+    assert ["42" in result for result in results] == [False, False]
+    assert "is not used" in done.stderr, "the folder is not trusted, and its rule holds all the same"
+
+
+def test_what_is_no_utf8_in_a_pipe_is_read_as_far_as_it_can_be(shell: Shell) -> None:
+    with ScriptedServer([reply("one")]) as server:
+        shell.url = server.base_url
+        done = subprocess.run(
+            [sys.executable, "-m", "handloom", "chat"],
+            cwd=shell.folder,
+            env=shell.environment() | {"LC_ALL": "C.UTF-8"},
+            input=b"caf\xe9\n",
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+    assert done.stdout == b"one\n", done.stderr
+
+
 def test_chat_is_one_conversation(shell: Shell) -> None:
     with ScriptedServer([reply("one"), reply("two")]) as server:
         shell.url = server.base_url
@@ -263,6 +305,20 @@ def test_runs_are_listed_shown_logged_and_exported(shell: Shell) -> None:
     assert "## Turn 1" in document
     assert "结果" in document
     assert shell.run("runs", "export", "--format", "pdf").returncode == 2
+
+
+def test_what_a_model_wrote_is_shown_and_exported_without_what_moves_a_terminal(shell: Shell) -> None:
+    wicked = "before\x1b[2J\x1b]0;title\x07 \u202eafter"
+    steps = [reply(f"thinking {wicked}", calls=[("python_execute", {"code": "1"})]), reply(wicked)]
+    asked = [reply(calls=[("ask_human", {"question": wicked})])]
+    with ScriptedServer([*steps, *asked]) as server:
+        shell.url = server.base_url
+        shell.run("run", wicked)
+        for shown in (shell.run("runs", "show").stdout, shell.run("runs", "export").stdout):
+            assert "before after" in shown
+            assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+        shell.run("run", "ask")
+        assert "question  before after\n" in shell.run("runs", "show").stdout
 
 
 def test_interrupting_once_stops_at_a_safe_point_and_the_run_can_go_on(shell: Shell) -> None:

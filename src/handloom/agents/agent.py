@@ -196,7 +196,7 @@ def _brief_task(task: Message | None) -> str:
 
 
 def _numbered(message: Message, made: int, most: int) -> Message:
-    """The reply with call ids of our own: nine characters, unique in the run, whatever the service sent."""
+    """The reply with call ids of our own: nine characters, unique among those of the agent, whatever the service sent."""
     calls = tuple(
         msgspec.structs.replace(call, id=f"call{made + place:05d}")
         for place, call in enumerate(message.tool_calls[:most], 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,7 +49,7 @@ class CallContext:
         return await self._run.sandbox()
 
     def spill_file(self) -> Path:
-        return self._run.folder / f"{self.call_id}.txt"
+        return self._run.folder / _spill_name(self._run.span, self.call_id)
 
     async def artifact(self, path: Path, note: str = "") -> None:
         await self._run.emit(ArtifactAdded(path=str(path), note=note))
@@ -144,11 +145,16 @@ def _bounded(span: Run, call: ToolCall, result: ToolResult) -> ToolResult:
             path.write_bytes(cleaned)
     if len(text) <= OUTPUT or result.spill:
         return msgspec.structs.replace(result, text=text)
-    name = f"{call.id}.txt"
+    name = _spill_name(span.span, call.id)
     (span.folder / name).write_text(text, encoding="utf-8")
     return msgspec.structs.replace(
         result, text=redactor.clean_cut(cut(text, OUTPUT, where=f'read_result("{call.id}") shows all')), spill=name
     )
+
+
+def _spill_name(span: str, call_id: str) -> str:
+    """The file for the long result of a call: ids count per agent, so the span, whose names may be long, tells those of one run apart."""
+    return f"{call_id}-{hashlib.sha256(span.encode()).hexdigest()[:16]}.txt"
 
 
 def _unknown(call: ToolCall, tools: Mapping[str, Tool]) -> str:

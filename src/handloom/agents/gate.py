@@ -1,6 +1,8 @@
 """The gate before each call: policy, hooks and, where they say so, a person. What it decides is recorded."""
 
+import codecs
 import difflib
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from handloom import hosts
+from handloom.agents.reading import beginning
 from handloom.errors import DeniedError
 from handloom.events import ToolDecided
 from handloom.messages import Json, ToolCall, ToolResult
@@ -18,6 +21,7 @@ from handloom.tools import Tool
 APPROVAL = "approval"  # the key of the question, so that an answer is never taken for a tool's own
 ONCE, RUN, ALWAYS, NO, STOP = "once", "run", "always", "no", "stop"
 _YES = {ONCE, "yes", "y", "ok", "allow", "是", "好"}
+_AROUND = re.compile(r"^[^\w?\uff1f]+|[^\w?\uff1f]+$")
 MOST_SHOWN = 20_000  # characters of arguments in a question
 
 
@@ -88,12 +92,11 @@ async def _approved(run: Run, call: ToolCall, asked: Asked, verdict: Verdict, po
     rule = remembered(call, tainted=bool(asked.tainted))
     options = (ONCE, RUN, *([ALWAYS] if rule and policy.remember else []), NO, STOP)
     answer = await run.ask(question(run.workspace, call, asked, verdict, policy), options, key=APPROVAL)
-    word, _, rest = answer.strip().partition(" ")
-    word = word.rstrip(",:.").lower()
-    if word == STOP:
+    word, (first, _, rest) = _word(answer), answer.strip().partition(" ")
+    if _word(first) == STOP:
         raise DeniedError(f"a person stopped the run at {call.name}")
     if word not in _YES | {RUN, ALWAYS}:
-        said = rest.strip() if word == NO else answer.strip()
+        said = rest.strip() if _word(first) == NO else answer.strip()
         return Verdict("deny", f"a person said no{f': {said}' if said else ''}", verdict.rule)
     if word == ALWAYS and rule and policy.remember:
         policy.remember(rule)
@@ -111,6 +114,11 @@ async def _approved(run: Run, call: ToolCall, asked: Asked, verdict: Verdict, po
         )
     )
     return replace(verdict, do="allow")
+
+
+def _word(answer: str) -> str:
+    """An answer without the space and the signs around it; a question mark stays, for who asks has not said yes."""
+    return _AROUND.sub("", answer).casefold()
 
 
 async def _denied(run: Run, call: ToolCall, verdict: Verdict) -> ToolResult:
@@ -142,9 +150,12 @@ def edit(workspace: Path, arguments: Json) -> list[str]:
     if isinstance(old, str):
         before, after = old, str(new or "")
     elif isinstance(text, str):
+        data = beginning(workspace / str(arguments.get("path", "")), 4 * MOST_SHOWN, within=workspace)
+        if data is None:
+            return []
         try:
-            before = (workspace / str(arguments.get("path", ""))).read_text(encoding="utf-8")[:MOST_SHOWN]
-        except (OSError, ValueError):
+            before = codecs.getincrementaldecoder("utf-8")().decode(data)[:MOST_SHOWN]
+        except UnicodeDecodeError:
             return []
         after = text
     else:

@@ -10,9 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from handloom.agents.reading import beginning
 from handloom.messages import ImagePart, ToolSpec
 from handloom.noise import NOISE
 from handloom.runs import Run
+from handloom.tools.results import clean
 
 MOST_NAMES = 20
 MOST_SHOWN, SHOWN_LINES, SHOWN_BYTES = 3, 12, 600  # files of which the beginning is shown, and how much of each
@@ -56,8 +58,8 @@ class WorkspaceFiles:
 
 def _listing(folder: Path, task: str) -> str:
     names = _names(folder)
-    shown = ", ".join(names[:MOST_NAMES]) or "none"
-    beginnings = filter(None, (_beginning(folder / name, name) for name in names if _is_named(name, task)))
+    shown = ", ".join(map(_line, names[:MOST_NAMES])) or "none"
+    beginnings = filter(None, (_beginning(folder, name) for name in names if _is_named(name, task)))
     return "".join([shown, " and more" if len(names) > MOST_NAMES else "", *islice(beginnings, MOST_SHOWN)])
 
 
@@ -81,21 +83,25 @@ def not_there(folder: Path, task: str) -> list[str]:
     ]
 
 
-def _beginning(path: Path, name: str) -> str:
+def _line(name: str) -> str:
+    """A name as a prompt can hold it: a file system takes any bytes, line breaks too."""
+    return clean(name).replace("\n", " ")
+
+
+def _beginning(folder: Path, name: str) -> str:
     """The first lines of a text file under its name; nothing for folders, other kinds of files and what is no UTF-8."""
+    data = beginning(folder / name, SHOWN_BYTES + 1, within=folder)
+    if data is None:
+        return ""
     try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            data = file.read(SHOWN_BYTES + 1)
         text = codecs.getincrementaldecoder("utf-8")().decode(data[:SHOWN_BYTES])
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         return ""
     lines = text.splitlines()
     more = "\n..." if len(lines) > SHOWN_LINES or len(data) > SHOWN_BYTES else ""
     if not lines or "\0" in text:
         return ""
-    shown = "\n".join(lines[:SHOWN_LINES]) + more
+    shown, name = "\n".join(lines[:SHOWN_LINES]) + more, _line(name)
     # A program is shown as the cell that would write it, for that is the form in which a model writes it back corrected.
     return f"\n```python\n%%writefile {name}\n{shown}\n```" if name.endswith(".py") else f"\n{name}:\n{shown}"
 

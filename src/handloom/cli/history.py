@@ -12,6 +12,7 @@ from handloom.events import Event, as_json, encode
 from handloom.flow.report import Report
 from handloom.journal import RunSummary, Store
 from handloom.state import State
+from handloom.tools.results import clean
 from handloom.views.lines import brief, line
 from handloom.views.transcript import markdown
 
@@ -71,16 +72,16 @@ def show(run_id: str) -> None:
     ]
     for name, value in rows:
         if value:
-            print(f"{name:<9} {value}")
+            print(f"{name:<9} {clean(value)}")
     print()
     if state.plans:
         report = Report.of(state)
-        print(f"{report.text(with_tools=False)}\n\n{report.tree()}")
+        print(clean(f"{report.text(with_tools=False)}\n\n{report.tree()}"))
     for event in [] if state.plans else events:
         if text := line(event):
             print(f"{'  ' * event.span.count('/')}{text}")
     if state.answer:
-        print(f"\n{state.answer}")
+        print(f"\n{clean(state.answer)}")
 
 
 def logs(run_id: str, *, follow: bool, as_json: bool) -> None:
@@ -111,7 +112,7 @@ def export(run_id: str, form: str, out: Path | None) -> None:
     events = store.read(find(store, run_id))
     match form:
         case "md":
-            text = markdown(events)
+            text = clean(markdown(events))
         case "json":
             text = json.dumps([as_json(event) for event in events], ensure_ascii=False, indent=1) + "\n"
         case _:

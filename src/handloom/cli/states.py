@@ -11,6 +11,7 @@ from handloom.cli.ids import find
 from handloom.errors import ConfigError, RunLockedError
 from handloom.events import CheckpointMade
 from handloom.state import State
+from handloom.tools.results import clean
 
 
 def diff(run_id: str) -> None:
@@ -22,7 +23,11 @@ def diff(run_id: str) -> None:
 async def _diff(state: State, checkpoints: Checkpoints, name: str) -> None:
     ended = state.status in ("success", "failed") and len(state.checkpoints) > 1
     last = state.checkpoints[-1].state if ended else await checkpoints.take(f"{name}/now")
-    sys.stdout.write(await checkpoints.diff(state.checkpoints[0].state, last))
+    patch = await checkpoints.diff(state.checkpoints[0].state, last)
+    if sys.stdout.isatty():
+        sys.stdout.write(clean(patch))
+    else:  # a patch in a file must be exact, and files hold any bytes
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
 
 
 def restore(run_id: str, turn: int | None) -> None:
@@ -39,12 +44,20 @@ def restore(run_id: str, turn: int | None) -> None:
 
 
 def _of_turn(kept: list[CheckpointMade], turn: int, name: str) -> CheckpointMade:
-    """The state before this turn or, where that turn changed nothing, before the next one that did."""
+    """The state before this turn or, where that turn changed nothing, before the next one that did.
+
+    The state that a task has left counts only where no turn follows: a person may have changed something before the next task.
+    """
     later = [each for each in kept if each.turn >= turn]
     if not later:
         last = max(each.turn for each in kept)
         raise ConfigError(f"run {name} has no state before turn {turn}; the last one is before turn {last}")
-    return min(later, key=lambda each: each.turn)
+    followed = [each for each in later if _is_of_turn(each)]
+    return min(followed or later, key=lambda each: each.turn)
+
+
+def _is_of_turn(kept: CheckpointMade) -> bool:
+    return kept.span.rpartition("/")[2].startswith("turn-")
 
 
 def _known(run_id: str) -> tuple[State, Checkpoints, str]:

@@ -20,6 +20,7 @@ from handloom.messages import ImagePart, Json, is_object
 from handloom.redaction import LogFilter, Redactor
 from handloom.runs import RunResult
 from handloom.state import Question
+from handloom.tools.results import clean
 from handloom.views.console import LiveView, PlainView
 from handloom.wiring import Approval, Given, Session, Wishes
 
@@ -198,9 +199,9 @@ class Desk:
 
     async def _ask(self, question: Question) -> str | None:
         with self._view.paused():
-            self._console.print(f"\n{question.question}", markup=False, highlight=False, style="bold")
+            self._console.print(f"\n{clean(question.question)}", markup=False, highlight=False, style="bold")
             if question.options:
-                self._console.print(f"[{' / '.join(question.options)}]", markup=False, highlight=False)
+                self._console.print(f"[{clean(' / '.join(question.options))}]", markup=False, highlight=False)
             self._console.print("(an empty line leaves it for later) > ", end="", markup=False, highlight=False)
             answer = (await _terminal_line()).strip()
             if answer == "edit" and answer in question.options:
@@ -223,7 +224,7 @@ class Desk:
         for path in result.artifacts:
             self._say(f"file: {path}")
         if result.answer and not self.order.as_json:
-            print(result.answer)
+            print(clean(result.answer))
         if self.order.out is not None and result.answer:
             try:
                 self.order.out.write_text(result.answer + "\n", encoding="utf-8")
@@ -234,7 +235,7 @@ class Desk:
         return code
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(clean(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def redact_logs(redactor: Redactor) -> None:

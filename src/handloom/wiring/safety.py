@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from handloom.agents.reading import beginning
 from handloom.checkpoints import Checkpoints
 from handloom.config import RULES_FILE, Folders, Loaded
 from handloom.llm.fallback import FallbackModel
@@ -15,6 +16,8 @@ from handloom.redaction import Redactor
 from handloom.runs import Safety
 from handloom.sandbox import Host, SandboxSettings
 from handloom.wiring.wishes import Approval
+
+DOTENV_BYTES = 100_000
 
 
 def safety_for(loaded: Loaded, workspace: Path, *, approval: Approval = "", model: Model | None = None) -> Safety:
@@ -73,17 +76,19 @@ def remember_rule(folders: Folders, rule: Rule) -> None:
 
 
 def redactor_for(loaded: Loaded, workspace: Path, model: Model | None = None) -> Redactor:
-    """Every secret that is known here: the keys of models, variables that are named like secrets, and the workspace's `.env`."""
+    """Every secret that is known here: the keys of models, variables that are named like secrets, and those of the workspace's `.env`."""
     llm = loaded.settings.llm
     sections = (llm, *llm.named.values())
     keys = [os.environ.get(section.api_key_env, "") for section in sections]
     keys.append(os.environ.get(loaded.settings.email.password_env, ""))
     headers = [value for section in sections for name, value in section.headers.items() if "auth" in name.lower()]
-    try:
-        dotenv = (workspace / ".env").read_text(encoding="utf-8", errors="replace")[:100_000]
-    except OSError:
-        dotenv = ""
-    return Redactor.of(*keys, *headers, *_keys(model), environment=os.environ, dotenv=dotenv)
+    return Redactor.of(*keys, *headers, *_keys(model), environment=os.environ, dotenv=_dotenv(workspace))
+
+
+def _dotenv(workspace: Path) -> str:
+    """The workspace's `.env`, wherever a link leads: what stands in it is hidden, not shown."""
+    path = Path(os.path.realpath(workspace / ".env"))
+    return (beginning(path, DOTENV_BYTES, within=path.parent) or b"").decode("utf-8", "replace")
 
 
 def _keys(model: Model | None) -> list[str]:

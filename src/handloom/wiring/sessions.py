@@ -147,7 +147,10 @@ def _merged(old: Wishes, new: Wishes, *, further: bool) -> Wishes:
         model=new.model or old.model,
         output=new.output or (None if further else old.output),
         instructions=old.instructions,
-        limits={**({} if further else old.limits), **{name: value for name, value in new.limits.items() if value is not None}},
+        limits={
+            **({} if further else old.limits),
+            **{name: value for name, value in new.limits.items() if value is not None},
+        },
     )
 
 
