@@ -189,6 +189,19 @@ class TestReplace:
             await edit("str_replace", "a.txt", old_str=old, new_str=new)
         assert (workspace / "a.txt").read_text() == content
 
+    async def test_characters_that_cannot_be_seen_are_named(self, edit: Edit, workspace: Path):
+        (workspace / "a.txt").write_text("one\ntwo\u200b three\n\ufefffour\n", encoding="utf-8")
+        with pytest.raises(
+            ToolError, match=r"cannot be seen: U\+200B in line 2, column 4, U\+FEFF in line 3, column 1;"
+        ):
+            await edit("str_replace", "a.txt", old_str="two three\nfour", new_str="x")
+
+    @pytest.mark.parametrize("path", [".git/commondir", "a/.GIT/HEAD", ".git", ".git/config.worktree"])
+    async def test_nothing_of_a_repositorys_own_folder_is_edited(self, edit: Edit, workspace: Path, path: str):
+        with pytest.raises(ToolError, match="is protected"):
+            await edit("create", path, file_text="../evil\n")
+        assert not (workspace / ".git").exists()
+
     async def test_old_text_is_needed(self, edit: Edit):
         with pytest.raises(ToolError, match="str_replace needs old_str"):
             await edit("str_replace", "a.txt", new_str="x")

@@ -1,5 +1,6 @@
 """find_files: by name, by text, within bounds."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ async def test_files_are_found_by_name(workspace: Path) -> None:
 async def test_lines_are_found_by_text(workspace: Path) -> None:
     assert await found(workspace, text="^x = [0-9]") == "a.py:1:x = 1\n目录/c.txt:1:x = 2"
     assert await found(workspace, text="世界", name="*.py") == "目录/b.py:1:# 你好，世界"
-    assert await found(workspace, text="-e") == "nothing found: no a line like '-e' below ."
+    assert await found(workspace, text="-e") == "nothing found: no line like '-e' below ."
+    assert await found(workspace, text="x", path="node_modules") == "node_modules/d.py:1:x = 3", "who names it means it"
+    os.mkfifo(workspace / "目录/pipe")
+    assert await found(workspace, text="x", path="目录/pipe") == "nothing found: no line like 'x' below 目录/pipe"
 
 
 async def test_what_cannot_be_looked_for_is_an_error(workspace: Path) -> None:

@@ -578,6 +578,26 @@ async def test_a_cell_can_write_a_file(python: Python, tmp_path: Path):
     assert (tmp_path / "新" / "fizz.py").read_text(encoding="utf-8") == "print('a\\n')\nprint(2)\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("README.md", "# Loom\n\n![logo](logo.png)\n"),
+        (".gitignore", "*.log\n!keep.log\n!test\n"),
+        ("notes.txt", "Buy yarn\n!important: today\n"),
+    ],
+)
+async def test_the_last_lines_of_a_text_are_no_commands(python: Python, tmp_path: Path, name: str, text: str):
+    result = await python(f"%%writefile {name}\n{text}")
+    assert (result.ok, result.text) == (True, f"(wrote {name})")
+    assert (tmp_path / name).read_text() == text
+
+
+async def test_a_cell_can_add_to_a_file(python: Python, tmp_path: Path):
+    for text in ("first", "second"):
+        assert (await python(f"%%writefile -a log.txt\n{text}")).ok
+    assert (tmp_path / "log.txt").read_text() == "first\nsecond\n"
+
+
 async def test_a_cell_can_run_commands(python: Python):
     result = await python("for n in range(2):\n    !echo hello\nprint('done')")
     assert (result.ok, result.text) == (True, "hello\nhello\ndone")

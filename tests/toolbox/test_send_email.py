@@ -59,6 +59,23 @@ async def test_who_was_refused_is_told(tmp_path: Path) -> None:
             await send(post, tmp_path, to="x@example.org")
 
 
+async def test_receivers_may_have_names_and_stand_in_one_text(tmp_path: Path) -> None:
+    with Post(refuse=frozenset({"li@example.org"})) as post:
+        said = await send(
+            post, tmp_path, to='"Bo, the boss" <bo@example.org>, Li Wei <li@example.org>; 李 <wei@example.org>'
+        )
+    assert said == 'sent to "Bo, the boss" <bo@example.org>, 李 <wei@example.org>; the server refused li@example.org'
+    assert post.received[0].receivers == ("bo@example.org", "wei@example.org")
+
+
+async def test_a_packed_file_is_not_called_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
+    with Post() as post:
+        await send(post, tmp_path, to="a@example.org", attach=["a.csv.gz"])
+    (attached,) = post.received[0].message.iter_attachments()
+    assert attached.get_content_type() == "application/gzip"
+
+
 @pytest.mark.parametrize(
     ("settings", "arguments", "reason"),
     [

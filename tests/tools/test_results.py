@@ -15,6 +15,7 @@ from handloom.tools.results import clean, cut
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07text", "text"),
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]never ended\nthe rest stays\n", "\nthe rest stays\n"),
         ("10%\r50%\r100%\ndone", "100%\ndone"),
         ("a\r\nb\r\n", "a\nb\n"),
         ("nul\x00 bell\x07", "nul bell"),

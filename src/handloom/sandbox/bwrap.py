@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from handloom.errors import SandboxError
-from handloom.sandbox import hooks, local, mounts
+from handloom.sandbox import links, local, mounts, repositories
 from handloom.sandbox.environment import environment
 from handloom.sandbox.limits import Cgroup, launched
 from handloom.sandbox.local import LocalProgram, Programs
@@ -41,6 +41,7 @@ class View:
     home: Path
     net: Net
     owner: tuple[int, int] | None  # whom root becomes, because the workspace is theirs
+    repositories: tuple[Path, ...] = ()
 
 
 def arguments(bwrap: str, view: View) -> list[str]:
@@ -116,7 +117,7 @@ def _own(view: View) -> list[str]:
     for mount in view.mounts:
         path = str(mount.path)
         match mount.how:
-            case "read":
+            case "read" | "hold":
                 words += [*_under(mount.path), "--ro-bind", path, path]
             case "write":
                 words += [*_under(mount.path), "--bind", path, path]
@@ -151,7 +152,8 @@ class BwrapSandbox:
         self._proxy = proxy
         self._programs = Programs()
         self._placeholders = Placeholders(view.workspace)
-        self._had_repository = (view.workspace / ".git").exists()
+        self._known = repositories.identities(view.repositories)
+        self._links = links.noted(view.workspace / name for name in settings.protected)
         self._uid = view.owner[0] if view.owner else os.geteuid()
 
     @property
@@ -172,8 +174,9 @@ class BwrapSandbox:
             tools = mounts.toolchains(
                 [*settings.readable, Path(bwrap).parent.parent], pythonpath=os.environ.get("PYTHONPATH", "")
             )
-            laid = await asyncio.to_thread(mounts.plan, path, tools, settings.protected, home)
-            view = View(path, tuple(laid), scratch, cache, home, settings.net, owner)
+            known = await asyncio.to_thread(repositories.found, path)
+            laid = await asyncio.to_thread(mounts.plan, path, tools, settings.protected, home, known)
+            view = View(path, tuple(laid), scratch, cache, home, settings.net, owner, tuple(known))
             proxy = await Proxy.start(scratch.run, settings.allow) if settings.net == "allowlist" else None
         except BaseException:
             scratch.remove()
@@ -210,16 +213,18 @@ class BwrapSandbox:
         if not view.workspace.is_dir():
             raise SandboxError(f"the workspace {view.workspace} is gone; create the folder again and repeat the call")
         fixed = [mount for mount in view.mounts if mount.how in ("read", "hide") or mount.path == view.workspace]
-        laid = await asyncio.to_thread(mounts.guarded, view.workspace, self.settings.protected)
-        held = self._placeholders.hold([mount.path for mount in laid if mount.how == "forbid"])
-        laid = [mount for mount in laid if mount.how != "forbid" or mount.path in held]
+        laid = await asyncio.to_thread(mounts.guarded, view.workspace, self.settings.protected, view.repositories)
+        held = self._placeholders.hold([mount.path for mount in laid if mount.how in ("forbid", "hold")])
+        laid = [mount for mount in laid if mount.how not in ("forbid", "hold") or mount.path in held]
         guards = {mount.path for mount in laid}
         return replace(view, mounts=(*(mount for mount in fixed if mount.path not in guards), *laid))
 
     def _tidy(self) -> None:
-        if not self._had_repository and (made := hooks.disarm(self.workspace)):
-            log.warning("hooks that were made in %s are not executable any more: %s", self.workspace, ", ".join(made))
         self._placeholders.close()
+        if made := repositories.disarm(self.workspace, self._known):
+            log.warning("what git would have run in %s was disarmed: %s", self.workspace, "; ".join(made))
+        if moved := links.restored(self._links):
+            log.warning("links that were replaced in %s are back: %s", self.workspace, ", ".join(moved))
         self._view.scratch.remove()
         if self._cgroup:
             self._cgroup.remove()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from handloom.errors import SandboxError
-from handloom.sandbox import mounts
+from handloom.sandbox import mounts, repositories
 from handloom.sandbox.engine import Engine
 from handloom.sandbox.environment import PRESET
 from handloom.sandbox.sandbox import Shared, Stdio
@@ -31,7 +31,11 @@ THREADS_EACH = 4
 def description(workspace: Path, settings: SandboxSettings, scratch: Scratch, owner: tuple[int, int]) -> dict[str, Any]:
     """The container as the engine wants it described: no rights, no writable place but the workspace and scratch, no network."""
     package = Path(__file__).resolve().parent.parent
-    guards = [mount for mount in mounts.guarded(workspace, settings.protected) if mount.how != "forbid"]
+    guards = [
+        mount
+        for mount in mounts.guarded(workspace, settings.protected, repositories.found(workspace))
+        if mount.how not in ("forbid", "hold")
+    ]
     binds = [
         f"{workspace}:{workspace}",
         f"{scratch.run}:{INSIDE}:ro",

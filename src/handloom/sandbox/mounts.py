@@ -1,19 +1,15 @@
 """What the sandbox shows of the machine, decided before anything is started: folders to read, to write, to hide."""
 
-import contextlib
 import os
 import site
 import sys
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from handloom.errors import SandboxError
-from handloom.noise import NOISE
-from handloom.sandbox.placeholders import is_placeholder
+from handloom.sandbox.placeholders import SAYS, is_placeholder
 
-DEEPEST, MOST_FOLDERS = 3, 500  # where repositories below the workspace are looked for
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu")
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 KERNEL = (
@@ -93,7 +89,7 @@ NO_WORKSPACE = set("/ /usr /etc /bin /sbin /lib /lib64 /dev /proc /sys /run /var
 
 @dataclass(frozen=True)
 class Mount:
-    """`how`: read (a folder or file to read), write, hide (an empty folder or file in its place), forbid (a device where nothing is yet)."""
+    """`how`: read (a folder or file to read), write, hide (an empty folder or file in its place), forbid (a device where nothing is yet), hold (a file of ours there)."""
 
     how: str
     path: Path
@@ -140,7 +136,9 @@ def outermost(paths: Iterable[Path]) -> list[Path]:
     return kept
 
 
-def plan(workspace: Path, tools: Sequence[Path], protected: Sequence[str], home: Path) -> list[Mount]:
+def plan(
+    workspace: Path, tools: Sequence[Path], protected: Sequence[str], home: Path, repositories: Sequence[Path] = ()
+) -> list[Mount]:
     """What is laid over the system's folders, in order: a later one hides what lies under it.
 
     The environment that runs this program stays read-only inside a workspace: what is put there would run outside. The sources of this package do not,
@@ -153,20 +151,19 @@ def plan(workspace: Path, tools: Sequence[Path], protected: Sequence[str], home:
         Mount("write", workspace),
         *(Mount("read", path) for path in inside if path not in (package, workspace)),
         *(Mount("hide", home / name) for name in SECRETS if _is_shown(home / name, workspace)),
-        *guarded(workspace, protected),
+        *guarded(workspace, protected, repositories),
     ]
 
 
-def guarded(workspace: Path, protected: Sequence[str]) -> list[Mount]:
-    """The protected paths, with those of repositories further below. The folder above one is held in place too, or it could be moved away and another put there.
+def guarded(workspace: Path, protected: Sequence[str], repositories: Sequence[Path] = ()) -> list[Mount]:
+    """The protected paths, with those in the folders of `repositories`. The folder above one is held in place too, or it could be moved away and another put there.
 
     Where nothing is yet a device stands, that no program takes for a file. A missing `.git` stays free, so that `git init` works.
     """
     found: list[Mount] = []
-    inner = [
-        repository / name for repository in _repositories(workspace) for name in protected if name.startswith(".git/")
-    ]
-    for path in (*(workspace / name for name in protected), *inner):
+    of_git = [name.removeprefix(".git/") for name in protected if name.startswith(".git/")]
+    inner = [repository / name for repository in repositories for name in of_git]
+    for path in dict.fromkeys((*(workspace / name for name in protected), *inner)):
         above = path.parent
         if above != workspace and above.is_file():
             found.append(Mount("read", above))  # the `.git` of a worktree is a file
@@ -178,25 +175,8 @@ def guarded(workspace: Path, protected: Sequence[str]) -> list[Mount]:
         elif above.is_dir() and not above.is_symlink():
             if above != workspace and Mount("write", above) not in found:
                 found.append(Mount("write", above))
-            found.append(Mount("forbid" if is_placeholder(path) or not path.exists() else "read", path))
-    return found
-
-
-def _repositories(workspace: Path) -> list[Path]:
-    """The folders below the workspace that are repositories of their own, as far as one looks."""
-    found: list[Path] = []
-    waiting = deque([(workspace, 0)])
-    for _ in range(MOST_FOLDERS):
-        if not waiting:
-            break
-        folder, depth = waiting.popleft()
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            inside = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-            found += [folder] if depth and ".git" in inside else []
-            if depth < DEEPEST:
-                waiting += [
-                    (folder / name, depth + 1) for name in inside if not name.startswith(".") and name not in NOISE
-                ]
+            taken = path.exists() and not is_placeholder(path)
+            found.append(Mount("read" if taken else "hold" if path.name in SAYS else "forbid", path))
     return found
 
 

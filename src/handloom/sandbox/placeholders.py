@@ -1,7 +1,8 @@
 """Placeholders: empty files without permissions that take a protected name of the workspace while nothing else does.
 
-Programs see a device there, so they can neither make the file nor take it for one; bubblewrap needs something to lay the device over. Sandboxes of one
-workspace share them: whoever closes last removes them, and a killed owner's are removed by the next one.
+Programs see a device there, so they can neither make the file nor take it for one; bubblewrap needs something to lay the device over. Git stops at a device, so
+what it reads in its own folder is a file that says nothing (`SAYS`). Sandboxes of one workspace share them: whoever closes last removes them, and a killed
+owner's are removed by the next one.
 """
 
 import contextlib
@@ -10,6 +11,9 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+
+# A common folder that is the folder itself; no settings of this work tree.
+SAYS = {"commondir": b".\n", "config.worktree": b""}
 
 
 class Placeholders:
@@ -25,7 +29,11 @@ class Placeholders:
         """Take the names that are free; those that are held now. A folder that we cannot write is one that programs cannot write either."""
         for path in paths:
             with contextlib.suppress(FileExistsError, PermissionError):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
+                new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0)
+                with open(new, "wb") as file:  # noqa: PTH123 - of a descriptor
+                    if path.name in SAYS:
+                        file.write(SAYS[path.name])
+                        os.fchmod(new, 0o444)
         held = [path for path in paths if is_placeholder(path)]
         self._paths.update(held)
         return held
@@ -53,4 +61,6 @@ def is_placeholder(path: Path) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(status.st_mode) and status.st_size == 0 and stat.S_IMODE(status.st_mode) == 0
+    said, mode = SAYS.get(path.name, b""), 0o444 if path.name in SAYS else 0
+    fits = stat.S_ISREG(status.st_mode) and status.st_size == len(said) and stat.S_IMODE(status.st_mode) == mode
+    return fits and (not said or path.read_bytes() == said)

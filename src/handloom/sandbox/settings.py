@@ -10,7 +10,10 @@ Kind = Literal["auto", "bwrap", "seatbelt", "container", "off"]
 Net = Literal["none", "allowlist", "full"]
 
 # What other programs run, or obey, on the person's side: code that was put there would leave the sandbox.
-PROTECTED = (".git/hooks", ".git/config", ".vscode", ".idea", ".envrc", ".mcp.json", ".handloom")
+PROTECTED = (
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir"),
+    *(".vscode", ".idea", ".envrc", ".mcp.json", ".handloom"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from handloom.messages import ToolResult
 from handloom.toolbox import file_view
 from handloom.toolbox.text import Text, plain
 from handloom.toolbox.workspace_file import WorkspaceFile
+from handloom.tools import results
 from handloom.tools.tool import ToolContext, tool
 
 Given = TypeVar("Given")
@@ -241,8 +242,28 @@ def _no_match(file: WorkspaceFile, text: Text, old: str) -> str:
         return "old_str holds the line numbers of the view; leave them out"
     if lines := text.spaced_otherwise(old):
         return f"old_str differs from {file} only in whitespace; copy these lines exactly:\n{file_view.excerpt(text, *lines)}"
+    if unseen := _unseen(text, old):
+        return unseen
     near = "\n".join(file_view.excerpt(text, line, line) for line in text.near(old, NEAR_LINES))
     return f"old_str is not in {file}" + (f"; the nearest lines are\n{near}" if near else "; view the file")
+
+
+def _unseen(text: Text, old: str) -> str:
+    """What keeps lines from matching that look the same: characters that the view cannot show; empty where it is not that."""
+    place = results.clean(text.plain).find(old)
+    if place < 0:
+        return ""
+    number = results.clean(text.plain).count("\n", 0, place) + 1
+    hidden = [
+        (line, column, char)
+        for line, words in enumerate(text.lines[number - 1 : number + old.count("\n")], number)
+        for column, char in enumerate(words, 1)
+        if not results.clean(char)
+    ]
+    told = ", ".join(
+        f"U+{ord(char):04X} in line {line}, column {column}" for line, column, char in hidden[:SHOWN_PLACES]
+    )
+    return f"old_str looks like what stands there, but the file has characters that cannot be seen: {told}; change these lines with Python"
 
 
 def _many_matches(text: Text, places: list[int]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from handloom.errors import ToolError
 from handloom.messages import ToolResult
@@ -48,8 +49,20 @@ class Search:
 
 def _command(name: str, text: str, path: str) -> list[str]:
     if text:
-        skipped = [f"--exclude-dir={folder}" for folder in SKIPPED]
-        return ["grep", "-rnIE", *skipped, *([f"--include={name}"] if name else []), "-e", text, "--", path]
+        # A folder that is named itself is looked into.
+        skipped = [f"--exclude-dir={folder}" for folder in SKIPPED if folder != PurePosixPath(path).name]
+        return [
+            "grep",
+            "-rnIE",
+            "-D",
+            "skip",
+            *skipped,
+            *([f"--include={name}"] if name else []),
+            "-e",
+            text,
+            "--",
+            path,
+        ]
     pruned = [word for folder in SKIPPED for word in ("-name", folder, "-o")][:-1]
     # An option-like path is a path.
     start = path if path.startswith(("/", ".")) else f"./{path}"
@@ -66,7 +79,7 @@ def _told(search: Search, ran: Ran) -> ToolResult:
     if not lines:
         if errors or ran.fate or ran.code < 0:
             raise ToolError(results.clean("\n".join(errors) or ran.fate or f"looking failed with status {ran.code}"))
-        what = " and ".join(filter(None, (search.name, search.text and f"a line like {search.text!r}")))
+        what = " and ".join(filter(None, (search.name, search.text and f"line like {search.text!r}")))
         return ToolResult(text=f"nothing found: no {what} below {search.path}")
     shown = [
         results.clean(line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} ...") for line in lines[:MOST_LINES]

@@ -1,6 +1,7 @@
 """python_execute: code runs in a sandboxed process that lives as long as the run, so variables stay between calls."""
 
 import asyncio
+import re
 from typing import Self
 
 from handloom.errors import ToolError
@@ -12,6 +13,7 @@ from handloom.tools.tool import ToolContext, tool
 
 RESULT_CHARS = 32_000
 MAX_TIMEOUT = 3600.0
+_FIGURE = re.compile(r"figure-\d+\.png")
 
 
 @tool(name="python_execute", effects={"execute"})
@@ -26,7 +28,7 @@ async def python_execute(
     sandbox = await context.sandbox()
     worker = await context.resource(PythonWorker, lambda: PythonWorker.start(sandbox))
     execution = await worker.execute(code, timeout)
-    for name in execution.figures:
+    for name in filter(_FIGURE.fullmatch, execution.figures):  # the code could have written any name there
         await context.artifact(context.workspace / name, "figure")
     silent = execution.ok and execution.silent and not execution.output.strip()
     return ToolResult(text=told(execution), ok=execution.ok, silent=silent)

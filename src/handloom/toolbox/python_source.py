@@ -7,6 +7,7 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ ENOUGH = "\n(If that was the task, it is done: end with the answer.)"
 DEFINED = "(defined for later calls; nothing was run and no file was written. To write it into a file, begin with %%writefile NAME)"
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n(.*?)(?:\n?[ \t]*```\s*)?\Z", re.DOTALL)
 _COMMAND = re.compile(r"^([ \t]*)!(.+)$", re.MULTILINE)
-_WRITE = re.compile(r"^%%writefile[ \t]+(?:-a[ \t]+)?[\"']?(.+?)[\"']?[ \t]*$\n?", re.MULTILINE)
+_WRITE = re.compile(r"^%%writefile[ \t]+(-a[ \t]+)?[\"']?(.+?)[\"']?[ \t]*$\n?", re.MULTILINE)
 _TESTS = re.compile(r"^(async )?def test_|^class Test|unittest\.TestCase", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([nt\"'\\])")
 
@@ -41,18 +42,26 @@ def notebook(code: str) -> str:
     """Notebook cells as plain Python: `%%writefile NAME` writes what follows into a file, `!command` runs a command; empty when there are none."""
     head, *cells = _WRITE.split(code)
     plain = [_COMMAND.sub(_as_call, head)] if head.strip() else []
-    for name, body in zip(cells[::2], cells[1::2], strict=True):
+    for adds, name, body in zip(cells[::3], cells[1::3], cells[2::3], strict=True):
         lines = body.strip("\n").split("\n")
         kept = len(lines)
-        while kept and (not lines[kept - 1].strip() or lines[kept - 1].startswith("!")):
+        while kept and (not lines[kept - 1].strip() or _is_command(lines[kept - 1], name)):
             kept -= 1  # commands behind the file are no part of it
         text = "\n".join(lines[:kept]) + "\n"
         plain += [
-            f"__write_file__({name!r}, {text!r})",
+            f"__write_file__({name!r}, {text!r}{', append=True' if adds else ''})",
             *(_COMMAND.sub(_as_call, line) for line in lines[kept:] if line.strip()),
         ]
     whole = "\n".join(plain)
     return whole if whole != code and is_python(whole) else ""
+
+
+def _is_command(line: str, name: str) -> bool:
+    """Whether a line behind the text of a file is a command to run: behind a program any that begins so; else one that names a program, where the file has no such lines itself."""
+    if not line.startswith("!"):
+        return False
+    words = line[1:].split()
+    return name.endswith(".py") or bool(words and not name.endswith(("ignore", ".md")) and shutil.which(words[0]))
 
 
 def _as_call(line: re.Match[str]) -> str:
@@ -75,10 +84,12 @@ class Note:
     silent: bool = True
 
 
-def write_file(name: str, text: str) -> Note:
-    """What `%%writefile` does. The test that stands beside a program runs at once, which spares the turn that would run it."""
+def write_file(name: str, text: str, *, append: bool = False) -> Note:
+    """What `%%writefile` does, and with `-a` what it adds. The test that stands beside a program runs at once, which spares the turn that would run it."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if append and path.exists():
+        text = f"{path.read_text(encoding='utf-8')}{text}"
     done = f"{name} held just this already, nothing has changed" if _holds(path, text) else f"wrote {name}"
     path.write_text(text, encoding="utf-8")
     if path.suffix != ".py":

@@ -3,6 +3,7 @@
 import asyncio
 import mimetypes
 import os
+import re
 import smtplib
 import ssl
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from handloom.tools.tool import Tool, ToolContext, tool
 Tls = Literal["none", "starttls", "tls"]
 MOST_FILES, MOST_BYTES = 20, 20_000_000
 MOST_RECEIVERS = 50
+UNKNOWN = "application/octet-stream"
+PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+_ADDRESS = re.compile(r'(?:"[^"]*"|[^,;])+')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +78,15 @@ def _send(
         raise ToolError(f"the server {server.host} takes no message for {', '.join(refused)}")
     missed = f"; the server refused {', '.join(refused)}" if refused else ""
     files = f" with {', '.join(names)}" if names else ""
-    return f"sent to {', '.join(one for one in receivers if one not in refused)}{files}{missed}"
+    taken = [one for one in receivers if parseaddr(one)[1] not in refused]
+    return f"sent to {', '.join(taken)}{files}{missed}"
 
 
 def _receivers(to: list[str] | str | None) -> list[str]:
-    given = to if isinstance(to, list) else (to or "").replace(";", ",").split(",")
-    return list(dict.fromkeys(address.strip() for address in given if address.strip()))
+    """Each receiver as written; a text may name several, and a name in quotes may hold a comma."""
+    given = to if isinstance(to, list) else [to or ""]
+    parts = [part.strip() for text in given for part in _ADDRESS.findall(text)]
+    return list(dict.fromkeys(part for part in parts if part))
 
 
 def _check_address(address: str) -> None:
@@ -118,7 +125,8 @@ def _attach(message: EmailMessage, workspace: Path, attach: Sequence[str]) -> li
         total += len(data)
         if total > MOST_BYTES:
             raise ToolError(f"the files are too large together, at most {MOST_BYTES // 1_000_000} MB")
-        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        kind, packed = mimetypes.guess_type(file.name)
+        kind = PACKED.get(packed, UNKNOWN) if packed else kind or UNKNOWN
         main, _, sub = kind.partition("/")
         charset = {"charset": "utf-8"} if main == "text" else None  # what the tools of handloom write is UTF-8
         message.add_attachment(data, maintype=main, subtype=sub, filename=file.name, params=charset)

@@ -36,7 +36,7 @@ PREPARE = "exec {fd}<&{given} {given}<&-; set +o history +H; shopt -u checkwinsi
 SAY = "\\builtin printf '%s %s %s\\0' {nonce} {status} \"$PWD\" >&{fd}"
 SYNC = "(\\exit 130); \\builtin printf %s\\ 130\\\\0 {nonce} >&{fd}"  # without quotes, so that what is left of a dropped line does no harm
 RUN = (
-    "IFS= \\builtin read -r -d '' -u {fd} __handloom; "
+    "IFS= \\builtin read -r -d '' -u {fd} __handloom || \\builtin exit; "  # a name that was made read-only would hold the command before
     "{{ [[ . -ef \"$PWD\" ]] || {{ \\builtin echo '(the working directory was deleted; this is the workspace)'; \\builtin cd -- {workspace}; }}; "
     '{last}\\builtin eval "$__handloom"; }} </dev/null >{pipe} 2>&1 {fd}>&-; '
 )

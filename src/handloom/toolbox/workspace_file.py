@@ -144,7 +144,7 @@ class WorkspaceFile:
     def _require_free(self) -> None:
         """Other programs of the person obey what stands in protected places, in a nested repository too."""
         names = tuple(part.casefold() for part in self.parts)
-        for path in PROTECTED:
+        for path in (".git", *PROTECTED):  # what programs may write of git's own folder, no text editor need
             protected = tuple(path.split("/"))
             if any(names[place : place + len(protected)] == protected for place in range(len(names))):
                 raise ToolError(

@@ -2,8 +2,8 @@
 
 import re
 
-# ECMA-48: CSI sequences, OSC strings ended by BEL or ST, and two-character escapes.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]?")
+# ECMA-48: CSI sequences, OSC strings ended by BEL or ST (one that is not ends with its line, or it would swallow the rest), and two-character escapes.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]?")
 # C0 and C1 controls but tab and newline; bidi controls (UAX 9), zero-width marks but the joiners of emoji and Indic scripts, tag characters.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"

@@ -1,0 +1,36 @@
+"""Links under protected names: nothing can be laid over a link, so one that was replaced is put back at the end, and what took its place is put aside."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ASIDE = ".unsafe"
+
+
+def noted(paths: Iterable[Path]) -> dict[Path, str]:
+    """Where those lead that are links."""
+    return {path: os.readlink(path) for path in paths if path.is_symlink()}  # noqa: PTH115 - as it is written
+
+
+def restored(known: Mapping[Path, str]) -> list[str]:
+    """The names of links that were put back."""
+    done: list[str] = []
+    for path, target in known.items():
+        if noted([path]) == {path: target}:
+            continue
+        with contextlib.suppress(OSError):
+            if os.path.lexists(path):
+                path.rename(_free(path))
+            path.symlink_to(target)
+            done.append(path.name)
+    return done
+
+
+def _free(path: Path) -> Path:
+    aside = path.with_name(path.name + ASIDE)
+    count = 1
+    while os.path.lexists(aside):
+        count += 1
+        aside = path.with_name(f"{path.name}{ASIDE}-{count}")
+    return aside
