@@ -61,6 +61,7 @@ _DUE: tuple[tuple[str, frozenset[str], re.Pattern[str]], ...] = (
 )
 _FIELD = re.compile(r"\[(\d+)\](\w+)([^\[\n]*)")
 _MARKED = re.compile(r"\[(\d+)\](\w+)")
+_CHOSEN = re.compile(r"\[(\d+)\]radio(?: \"[^\"\n]*\")? checked")  # to click it changes nothing
 _URL = re.compile(r"https?://[!-~]+")
 _BEHIND = ".,;:!?)]}>\"'"  # what stands behind an address and is no part of it
 URL_CHARS, TITLE_CHARS = 300, 200
@@ -113,10 +114,11 @@ class Browsing:
             shots = (await actions.screenshot(session),) if self.images else ()
         except ToolError as error:
             return Snapshot(values=values(None, f"The page cannot be shown: {error}"))
-        kinds = dict(_MARKED.findall(state.text))
+        kinds: dict[str, str] = dict(_MARKED.findall(state.text))
         narrow = Narrowing(kinds)
         if self.guides:
             scrolls = bool(state.above or state.below)
+            kinds = {number: kind for number, kind in kinds.items() if number not in _CHOSEN.findall(state.text)}
             narrow = Guiding(kinds, addresses=_unopened(run), scrolls=scrolls, presses=not _is_due(run, kinds))
         return Snapshot(
             values=shown(state, spotlight, _open_ends(run, state) if self.guides else ""), images=shots, narrow=narrow
@@ -150,7 +152,7 @@ class Narrowing:
 class Guiding(Narrowing):
     """Leaves a small model nothing of which it can be seen that it leads nowhere: to search where there is a page to use, or one to open, to open an address again that it has
     opened (`addresses` are the others, None where any may be meant), to scroll a page that is in view whole, to click a field in place of writing into it, to press
-    a button before anything was filled in (`presses` once it may).
+    a button before anything was filled in (`presses` once it may), to choose what is chosen.
     """
 
     addresses: list[str] | None

@@ -55,7 +55,7 @@ SPOT = """element => {
 ABOUT = """element => ({
   tag: element.tagName.toLowerCase(), type: typeof element.type === 'string' ? element.type : '', editable: !!element.isContentEditable,
   blank: !!element.closest('a[target=_blank]'), disabled: !!element.disabled, readonly: !!element.readOnly && element.type !== 'range',
-  words: (element.innerText || element.value || element.getAttribute('aria-label') || element.title || '').toString().trim().replace(/\\s+/g, ' ').slice(0, 60),
+  words: ((/^(checkbox|radio)$/.test(element.type) && element.labels?.[0]?.innerText) || element.innerText || element.value || element.getAttribute('aria-label') || element.title || '').toString().trim().replace(/\\s+/g, ' ').slice(0, 60),
 })"""
 
 
