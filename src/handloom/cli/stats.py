@@ -5,6 +5,7 @@ from contextlib import closing
 
 from handloom import config, wiring
 from handloom.state import State
+from handloom.tools.results import clean
 from handloom.views.statistics import Statistics
 
 
@@ -21,4 +22,4 @@ def show(limit: int, *, flow: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(statistics.as_json(), ensure_ascii=False))
     else:
-        print(statistics.text())
+        print(clean(statistics.text()))
