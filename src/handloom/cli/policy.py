@@ -24,7 +24,7 @@ def explain(command: str) -> int:
     policy = wiring.policy_for(config.load())
     plain = commands.plain(command)
     if plain is None:
-        print("not made of plain commands alone, so no rule can allow it; in it:")
+        print("not made of plain commands alone, so no rule can allow it; it may run:")
     for words in plain if plain is not None else commands.every(command):
         print(f"  {' '.join(words)}")
     arguments = {"command": command}

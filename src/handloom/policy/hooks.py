@@ -5,6 +5,7 @@ import contextlib
 import os
 import shlex
 import signal
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -53,29 +54,31 @@ async def run_hooks(
 
 
 async def _asked(hook: Hook, body: Json, folder: str) -> Refused | None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *shlex.split(hook.command),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=folder,
-            env=_environment(os.environ),
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        return Refused(f"the hook {hook.command!r} cannot be run: {error}")
-    try:
-        async with asyncio.timeout(hook.timeout):
-            _, said = await process.communicate(msgspec.json.encode(body))
-    except TimeoutError:
-        return Refused(f"the hook {hook.command!r} did not answer within {hook.timeout:g} s")
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+    # A pipe stays open as long as any child of the hook holds it; a file says what the hook has said when the hook has ended.
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *shlex.split(hook.command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=said,
+                cwd=folder,
+                env=_environment(os.environ),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return Refused(f"the hook {hook.command!r} cannot be run: {error}")
+        try:
+            async with asyncio.timeout(hook.timeout):
+                await process.communicate(msgspec.json.encode(body))
+        except TimeoutError:
+            return Refused(f"the hook {hook.command!r} did not answer within {hook.timeout:g} s")
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone, or belongs to somebody else
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    reason = said.decode("utf-8", "replace").strip()[:SAID]
+        said.seek(0)
+        reason = said.read(4 * SAID).decode("utf-8", "replace").strip()[:SAID]
     match process.returncode:
         case 0:
             return None

@@ -1,6 +1,7 @@
 """Policy: what is allowed, asked for and denied, as values."""
 
-from collections.abc import Callable, Iterable
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -20,8 +21,9 @@ class Rule:
     """What to do with the calls that fit every condition that is set.
 
     `tool` is a name, `*` stands for any text. `command` is the beginning of a shell command, word by word, a tuple where one of several words may stand: to
-    allow, every simple command of the line must fit; to ask or deny, one is enough. `path` fits an argument `path`, `host` the host of an argument `url`
-    and the hosts below it. `tainted` lets an allowing rule hold after untrusted text was read as well. `place` says where the rule was written.
+    allow, every simple command of the line must fit; to ask or deny, one is enough, whatever the path of its program and the options between the words.
+    `path` fits an argument `path`, to ask or deny in any spelling of it, `host` the host of an argument `url` and the hosts below it. `tainted` lets an
+    allowing rule hold after untrusted text was read as well. `place` says where the rule was written.
     """
 
     do: Do
@@ -37,9 +39,14 @@ class Rule:
         return (
             fnmatchcase(tool, self.tool)
             and (not self.command or self._fits_command(str(arguments.get("command", ""))))
-            and (not self.path or fnmatchcase(str(arguments.get("path", "")).removeprefix("./"), self.path))
+            and (not self.path or self._fits_path(str(arguments.get("path", ""))))
             and (not self.host or self._fits_host(hosts.of_url(str(arguments.get("url", "")))))
         )
+
+    def _fits_path(self, path: str) -> bool:
+        if self.do == "allow":
+            return ".." not in path.split("/") and fnmatchcase(path.removeprefix("./"), self.path)
+        return any(fnmatchcase(spelling, self.path.removeprefix("./")) for spelling in _spellings(path))
 
     def _fits_host(self, host: str) -> bool:
         name = self.host.removeprefix("*.")
@@ -49,12 +56,13 @@ class Rule:
         if self.do == "allow":
             simple = commands.plain(line)
             return bool(simple) and all(self._begins(words) for words in simple or ())
-        return any(self._begins(words) for words in commands.every(line))
+        program, *rest = map(_alternatives, self.command)
+        programs = {name.rpartition("/")[2] for name in program}
+        return any(words[0] in programs and _follow(rest, words[1:]) for words in commands.every(line))
 
     def _begins(self, words: tuple[str, ...]) -> bool:
         return len(words) >= len(self.command) and all(
-            word == token if isinstance(token, str) else word in token
-            for word, token in zip(words, self.command, strict=False)
+            word in _alternatives(token) for word, token in zip(words, self.command, strict=False)
         )
 
     def __str__(self) -> str:
@@ -109,3 +117,35 @@ def strictest(decisions: Iterable[Do]) -> Do | None:
     """Deny beats ask beats allow; the order of rules and their detail do not matter."""
     found = set(decisions)
     return next((do for do in ("deny", "ask", "allow") if do in found), None)
+
+
+def _alternatives(token: Token) -> tuple[str, ...]:
+    return (token,) if isinstance(token, str) else token
+
+
+def _follow(tokens: Iterable[tuple[str, ...]], words: tuple[str, ...]) -> bool:
+    """Whether the words begin as the tokens say, but for options and their values before each."""
+    starts = {0}
+    for token in tokens:
+        starts = set(_behind(token, words, starts))
+    return bool(starts)
+
+
+def _behind(token: tuple[str, ...], words: tuple[str, ...], starts: set[int]) -> Iterator[int]:
+    """Where the words go on behind the token, when it may stand at one of the starts or behind options from there."""
+    is_passed = False
+    for at, word in enumerate(words):
+        is_reached = is_passed or at in starts
+        if is_reached and word in token:
+            yield at + 1
+        is_value = is_passed and words[at - 1].startswith("-")
+        is_passed = is_reached and (word.startswith("-") or is_value)
+
+
+def _spellings(path: str) -> set[str]:
+    """A path as it is written, as it reads without detours, and, where it may come from outside the workspace, each of its ends: one is the path inside."""
+    normal = posixpath.normpath(path)
+    parts = normal.strip("/").split("/")
+    is_detour = path.startswith("/") or ".." in path.split("/")
+    ends = {"/".join(parts[at:]) for at in range(len(parts))} if is_detour else set[str]()
+    return {path.removeprefix("./"), normal} | ends
