@@ -169,7 +169,7 @@ async def test_a_protected_name_that_is_a_link_is_one_again(target: str, tmp_pat
     code, said = await ran(sandbox, "rm .vscode; mkdir .vscode; echo evil > .vscode/tasks.json")
     assert code == 0, said
     await sandbox.aclose()
-    assert os.readlink(workspace / ".vscode") == target
+    assert (workspace / ".vscode").readlink() == Path(target)
     assert not (workspace / ".vscode/tasks.json").exists()
     assert (workspace / ".vscode.unsafe/tasks.json").read_text() == "evil\n"
 
