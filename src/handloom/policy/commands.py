@@ -2,13 +2,24 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from handloom.policy.line import (
+    Line,
+    all_parts,
+    is_assignment,
+    is_misread,
+    is_read_whole,
+    joined,
+    literal_of,
+    nodes_of,
+    parts_of,
+    word_of,
+)
+
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 # What a line may consist of so that its commands are all there is to it: no substitution, expansion, function, redirection into a file.
 _JOINTS = {"program", "list", "pipeline", "redirected_statement", "comment", "\n", ";", "&&", "||", "|", "&", "|&"}
@@ -27,33 +38,12 @@ _UNPLAIN = re.compile(r"\\\n|[\x00-\x08\x0b-\x1f\x7f]")
 Words = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line with its tree. The grammar's scanner is C that looks letters up in a table for ASCII, and crashes beyond it; to bash all of those are letters.
-
-    So are control characters, and a blank behind a backslash, which the grammar takes for blanks.
-    """
-
-    text: str
-    root: "Node"
-
-    @classmethod
-    def read(cls, text: str) -> "_Line":
-        escaped = re.sub(r"\\.", lambda pair: "xx" if pair[0][1] in " \t" else pair[0], text, flags=re.DOTALL)
-        ascii_text = "".join(char if " " <= char < "\x7f" or char in "\n\t" else "x" for char in escaped)
-        return cls(text, _parser().parse(ascii_text.encode()).root_node)
-
-    def of(self, node: "Node") -> str:
-        """What stands there."""
-        return self.text[node.start_byte : node.end_byte]
-
-
 def plain(line: str) -> list[Words] | None:
     """The simple commands of a line that is nothing but simple commands; None for any other line, also for one that is no bash."""
     if _UNPLAIN.search(line):
         return None
-    read = _Line.read(line)
-    return None if _is_misread(read) or not _is_read_whole(read) else _simple_commands(read)
+    read = Line.read(line)
+    return None if is_misread(read) or not is_read_whole(read) else _simple_commands(read)
 
 
 def every(line: str) -> list[Words]:
@@ -70,15 +60,7 @@ def every(line: str) -> list[Words]:
     return list(dict.fromkeys(found))
 
 
-def _is_read_whole(line: _Line) -> bool:
-    """Whether the tree has passed over nothing but blanks."""
-    leaves = [node for node in _nodes(line.root) if not node.children]
-    ends = [0, *(node.end_byte for node in leaves)]
-    starts = [*(node.start_byte for node in leaves), len(line.text)]
-    return not any(line.text[end:start].strip(" \t\n") for end, start in zip(ends, starts, strict=True))
-
-
-def _simple_commands(line: _Line) -> list[Words] | None:
+def _simple_commands(line: Line) -> list[Words] | None:
     found: list[Words] = []
     waiting = [line.root]
     while waiting:
@@ -95,158 +77,37 @@ def _simple_commands(line: _Line) -> list[Words] | None:
     return found
 
 
-def _simple(line: _Line, command: "Node") -> Words | None:
+def _simple(line: Line, command: "Node") -> Words | None:
     """The words of a command of which each is literal, that sets no variable and writes no file."""
     if not all(_is_quiet(line, node) or (node.is_named and "redirect" not in node.type) for node in command.children):
         return None
     if any(left.end_byte == right.start_byte for left, right in pairwise(command.children)):
         return None  # the grammar parts what is one word to bash
-    words = [_literal(line, part) for part in _parts(command)]
-    if any(word is None for word in words) or any(_is_assignment(node) for node in command.children):
+    words = [literal_of(line, part) for part in parts_of(command)]
+    if any(word is None for word in words) or any(is_assignment(node) for node in command.children):
         return None
     return tuple(word for word in words if word is not None)
 
 
-def _is_quiet(line: _Line, node: "Node") -> bool:
+def _is_quiet(line: Line, node: "Node") -> bool:
     """Whether it is a redirection that touches no file."""
     return node.type == "file_redirect" and line.of(node).strip() in _QUIET
 
 
-def _parts(command: "Node") -> "list[Node]":
-    """The nodes of a command's name and arguments."""
-    parts = [
-        child
-        for child in command.children
-        if child.is_named and not _is_assignment(child) and "redirect" not in child.type
-    ]
-    return [part.children[0] if part.type == "command_name" and part.children else part for part in parts]
-
-
-def _all_parts(node: "Node") -> "list[Node]":
-    """The parts of a command, and of one that is redirected also those behind its redirections, which the grammar takes for a part of these."""
-    if node.type == "command":
-        return _parts(node)
-    if node.type != "redirected_statement":
-        return []
-    late = [part for child in node.children if "redirect" in child.type for part in _behind_target(child)]
-    command = node.children[0]
-    while command.type in ("negated_command", "list", "pipeline"):
-        command = command.children[-1]
-    return [*_parts(command), *late] if late and command.type == "command" else []
-
-
-def _behind_target(redirect: "Node") -> "Iterator[Node]":
-    named = [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
-    has_target = not any(child.type in ("<&-", ">&-") for child in redirect.children)
-    for child in named[1 if has_target else 0 :]:
-        if child.type == "file_redirect":
-            yield from _behind_target(child)
-        elif "heredoc" not in child.type:
-            yield child
-
-
-def _is_assignment(node: "Node") -> bool:
-    return node.type == "variable_assignment"
-
-
-def _literal(line: _Line, node: "Node") -> str | None:
-    """The text that bash would pass on; None where it depends on anything."""
-    text = line.of(node)
-    match node.type:
-        case "word" | "number":
-            return None if any(sign in text for sign in "*?[{~$`") else _ESCAPED.sub(r"\1", text)
-        case "raw_string":
-            return text[1:-1]
-        case "string":
-            is_plain = all(child.type in ('"', "string_content") for child in node.children)
-            return text[1:-1] if is_plain and "\\" not in text else None
-        case "concatenation":
-            parts = [_literal(line, child) for child in node.children]
-            return None if any(part is None for part in parts) else "".join(part or "" for part in parts)
-        case _:
-            return None
-
-
 def _read(script: str, found: list[Words]) -> Iterator[str]:
     """Add the commands of a script to those found; what comes back are the scripts inside of it."""
-    line = _Line.read(script.replace("\0", "").replace("\r\n", "\n"))
-    for reading in (line, _Line.read(_joined(line))) if "\\\n" in line.text else (line,):
-        if _is_misread(reading):
+    line = Line.read(script.replace("\0", "").replace("\r\n", "\n"))
+    for reading in (line, Line.read(joined(line))) if "\\\n" in line.text else (line,):
+        if is_misread(reading):
             found += _loose(reading.text)
-        for node in _nodes(reading.root):
-            if parts := _all_parts(node):
-                words = tuple(_word(reading, part) for part in parts)
+        for node in nodes_of(reading.root):
+            if parts := all_parts(node):
+                words = tuple(word_of(reading, part) for part in parts)
                 for at in _beginnings(words):
                     found.append((_plain_name(words[at]), *words[at + 1 : at + _MOST if at else None]))
                     yield from _scripts(_plain_name(words[at]), words[at + 1 :])
             elif node.type == "command_substitution" and "\\`" in reading.of(node):
                 yield reading.of(node)[1:-1].replace("\\`", "`")
-
-
-def _is_misread(line: _Line) -> bool:
-    """Whether the tree is wrong: the grammar says so, or has made one word of several, as it does with `{ {` and with a backslash at the beginning of a line."""
-    return line.root.has_error or any(
-        node.type == "word" and re.search(r"(?<!\\)[ \t]|\n", line.of(node)) for node in _nodes(line.root)
-    )
-
-
-def _nodes(root: "Node") -> "Iterator[Node]":
-    """All nodes of a tree, in the order of the text."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting += reversed(node.children)
-        yield node
-
-
-def _joined(line: _Line) -> str:
-    """The text with those lines joined that a backslash joins, which it does not in a comment and where everything is literal."""
-    literal = [
-        (node.start_byte, node.end_byte)
-        for node in _nodes(line.root)
-        if node.type in ("comment", "raw_string") or (node.type == "heredoc_body" and _is_quoted(line, node))
-    ]
-    return re.sub(
-        r"(?<!\\)((?:\\\\)*)\\\n",
-        lambda match: match[0] if any(start <= match.start() < end for start, end in literal) else match[1],
-        line.text,
-    )
-
-
-def _is_quoted(line: _Line, body: "Node") -> bool:
-    opening = line.of(body.parent).partition("\n")[0] if body.parent else ""
-    return any(sign in opening for sign in "'\"\\")
-
-
-def _word(line: _Line, node: "Node") -> str:
-    """The text that bash would pass on, as far as it can be known."""
-    text = line.of(node)
-    match node.type:
-        case "word":
-            return _ESCAPED.sub(r"\1", text)
-        case "raw_string":
-            return text[1:-1]
-        case "string":
-            return re.sub(r'\\([\\"$`])', r"\1", text[1:-1])
-        case "translated_string":
-            return _word(line, node.children[-1])
-        case "ansi_c_string":
-            return _ESCAPED.sub(_decoded, text[2:-1])
-        case "concatenation":
-            return "".join(_word(line, child) for child in node.children)
-        case _:
-            return text
-
-
-_ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", re.DOTALL)
-
-
-def _decoded(match: re.Match[str]) -> str:
-    """A character that is written with a backslash in `$'...'`."""
-    code = match[1]
-    if code[0] in "xu" and len(code) > 1:
-        return chr(int(code[1:], 16))
-    return chr(int(code, 8) & 0xFF) if code.isdecimal() else {"n": "\n", "t": "\t", "r": "\r"}.get(code, code)
 
 
 def _plain_name(program: str) -> str:
@@ -334,11 +195,3 @@ _WRAPPERS = {
     "while": 0,
     "xargs": 0,
 }
-
-
-@lru_cache(maxsize=1)
-def _parser() -> "Parser":
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language()))
