@@ -34,6 +34,8 @@ def test_a_plan_is_frozen_and_comes_back_from_its_json() -> None:
     plan = Plan.model_validate({"steps": {"a": {"run": "true", "if": "true", "with": {"x": 1}, "timeout": "5m"}}})
     assert Plan.model_validate(plan.as_json()) == plan
     assert plan.as_json()["steps"]["a"] == {"run": "true", "if": "true", "with": {"x": 1}, "timeout": 300.0}
+    nulls = Plan.model_validate({"steps": {"a": {"run": "true", "flow": None, "on_error": None, "with": {"x": None}}}})
+    assert nulls.as_json()["steps"]["a"] == {"run": "true", "with": {"x": None}}, "a key that is null says nothing"
     with pytest.raises(ValidationError):
         plan.name = "other"  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -59,12 +59,15 @@ class StepState:
 
 @dataclass(slots=True)
 class PlanState:
-    """A plan as it is carried out now, with all that was changed since it was made."""
+    """A plan as it is carried out now, with all that was changed since it was made.
+
+    `changed` is how often a step was replaced, by its name; a new step that comes with such a change counts like the one that is replaced.
+    """
 
     plan: Json
     inputs: Json
     folder: str = ""
-    revisions: int = 0
+    changed: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def steps(self) -> dict[str, Json]:
@@ -100,7 +103,7 @@ class Steps:
             case ToolReturned(result=result):
                 self._spend(event.span, result.usage)
             case QuestionAsked(span=span):
-                step = self.steps.setdefault(self.of(span) or span, StepState())
+                step = self.steps.setdefault(self._asking(span), StepState())
                 step.status = step.status if step.is_over else "waiting"
             case QuestionAnswered(id=identity):
                 span = identity.rpartition("?")[0]
@@ -109,6 +112,13 @@ class Steps:
                     step.status = "running" if step.under_way else "pending"
             case _:
                 pass
+
+    def _asking(self, span: str) -> str:
+        """The step that asks: the one of this span itself, also before anything of it is recorded, or the innermost that it lies in."""
+        scope, _, name = span.rpartition("/")
+        if scope in self.plans and name in self.plans[scope].steps:
+            return span
+        return self.of(span) or span
 
     def _spend(self, span: str, usage: Usage, *, requests: int = 0) -> None:
         """Count what was asked of a model for the step that it was asked for."""
@@ -136,14 +146,17 @@ class Steps:
                 step.status, step.previous, step.failures, step.round = "pending", event.output, 0, event.round + 1
                 step.under_way = False
             case StepSummarised():
-                step.summary = event.summary
+                # The event does not tell who asked, so it counts for the step whose output it is.
+                step.summary, step.usage, step.requests = event.summary, step.usage + event.usage, step.requests + 1
             case _:
                 pass
 
     def _revise(self, event: PlanRevised) -> None:
         plan = self.plans[event.span]
-        plan.revisions += 1
         plan.inputs |= event.inputs
+        replaced = [plan.changed.get(name, 0) for name, step in event.steps.items() if step and name in plan.steps]
+        if replaced:
+            plan.changed |= dict.fromkeys(event.steps, 1 + max(replaced))
         for name, step in event.steps.items():
             if step is None:
                 plan.steps.pop(name, None)

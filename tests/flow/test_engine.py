@@ -1,6 +1,7 @@
 """What the engine does with each kind of step and each of its options."""
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from flows import Desk, broken_promises, statuses
 
-from handloom.errors import FlowError, ModelUnavailableError
+from handloom.errors import FlowError, HandloomError, ModelUnavailableError
 from handloom.events import (
     ModelReplied,
     QuestionAsked,
@@ -33,7 +34,7 @@ from handloom.prompts import PromptTemplate
 from handloom.runs import Limits, Run, Safety
 from handloom.state import Question
 from handloom.testing.models import ScriptedModel, calls, finish
-from handloom.tools import tool
+from handloom.tools import ToolContext, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,13 @@ def desk(tmp_path: Path) -> Desk:
 def asked(request: Request) -> str:
     """The task of a request."""
     return next(message.text for message in request.messages if message.origin == "task")
+
+
+@tool(repeatable=True)
+async def nap(seconds: float) -> str:
+    """Sleep."""
+    await asyncio.sleep(seconds)
+    return "slept"
 
 
 # Kinds of steps
@@ -62,6 +70,15 @@ async def test_a_prompt_is_one_request_and_its_reply_the_output(desk: Desk) -> N
     assert desk.model.requests[0].system == "You {write}."
     assert asked(desk.model.requests[0]) == "写一写 茶"
     assert desk.model.requests[0].tools == ()
+
+
+async def test_a_prompt_that_is_empty_fails_its_step(desk: Desk) -> None:
+    desk.model = ScriptedModel([])
+    flow = "inputs: {note: {type: string}}\nsteps:\n  a: {prompt: ' {{ inputs.note }} ', retry: {max: 2, backoff: 0}, on_error: continue}\n  b: {needs: [a], tool: work}"
+    result, state = await desk.run(flow, note="")
+    assert result.status == "success"
+    assert (state.step("a").status, state.step("a").attempt) == ("failed", 1)
+    assert state.step("a").reason == "its prompt is empty: nothing was filled in for '{{ inputs.note }}'"
 
 
 async def test_a_prompt_with_tools_is_an_agent_with_a_memory_of_its_own(desk: Desk) -> None:
@@ -135,6 +152,13 @@ steps:
 async def test_a_command_that_fails_says_how(desk: Desk) -> None:
     result, _ = await desk.run("steps:\n  a: {run: 'echo oh no >&2; exit 3'}")
     assert result.reason == "a: exit code 3: oh no"
+
+
+async def test_a_command_that_prints_too_much_fails_and_is_told_what_to_do(desk: Desk) -> None:
+    flow = "steps:\n  a: {run: \"head -c 4000001 /dev/zero | tr '\\\\0' x\", retry: {max: 2, backoff: 0}}"
+    result, state = await desk.run(flow)
+    assert result.reason == "a: it printed more than 4,000,000 bytes; write a file and name it under `artifacts`"
+    assert state.step("a").attempt == 1
 
 
 @tool
@@ -276,6 +300,69 @@ async def test_a_planner_that_knows_no_way_lets_the_step_fail(desk: Desk) -> Non
     assert result.reason == "b: attempt 1 fails"
 
 
+class Repairer(Planner):
+    """Puts another step in the place of one that failed, behind a new one; both are told."""
+
+    def __init__(self, new: dict[str, Any], other: dict[str, Any]) -> None:
+        super().__init__()
+        self.new, self.other, self.names = new, other, ["fix", "fix-2", "fix-3", "fix-4", "fix-5"]
+
+    async def replan(self, plan: Plan, failed: str, reason: str, run: Run, ask: Ask = AS_USUAL) -> dict[str, Any]:
+        self.goals.append(failed)
+        await asyncio.sleep(0.05)
+        name = next((name for name in self.names if name not in plan.steps), self.names[-1])
+        new = {"tool": "work", "with": {"say": f"{name} of {failed}"}, **self.new}
+        other = {"tool": "work", "with": {"say": f"{{{{ steps['{name}'].output }}}}"}, **self.other, "needs": [name]}
+        return {name: new, failed: other}
+
+
+def bad(times: int) -> dict[str, Any]:
+    """A step that fails so often, and is then to be replanned."""
+    return {"tool": "work", "with": {"fail_first": times}, "on_error": "replan"}
+
+
+async def test_each_step_is_replanned_whatever_else_was_changed(desk: Desk) -> None:
+    desk.more["planner"] = planner = Repairer({}, {})
+    bads = {f"b{at}": bad(1) | {"needs": [f"b{at - 1}"] if at else []} for at in range(5)}
+    run, engine = await desk.start({"steps": {"a": {"tool": "work"}, **bads}})
+    for _ in range(3):
+        await engine.revise(Revision(again=("a",)))
+    result = await run.complete(engine.carry_out)
+    assert result.status == "success", result.reason
+    assert planner.goals == list(bads)
+
+
+@pytest.mark.parametrize(
+    ("new", "other", "goals"), [({}, bad(9), ["b", "b", "b"]), (bad(9), {}, ["b", "fix", "fix-2"])]
+)
+async def test_a_step_with_those_put_in_its_place_is_replanned_three_times(
+    desk: Desk, new: dict[str, Any], other: dict[str, Any], goals: list[str]
+) -> None:
+    desk.more["planner"] = planner = Repairer(new, other)
+    result, _ = await desk.run({"steps": {"b": bad(9)}})
+    assert result.status == "failed"
+    assert planner.goals == goals
+
+
+async def test_two_replans_at_once_do_not_take_each_others_names(desk: Desk) -> None:
+    desk.more["planner"] = planner = Repairer({}, {})
+    result, state = await desk.run({"steps": {"b0": bad(1), "b1": bad(1)}})
+    assert result.status == "success", result.reason
+    assert (state.step("b0").output, state.step("b1").output) == ("fix of b0", "fix-2 of b1")
+    assert planner.goals == ["b0", "b1", "b1"], "who comes second is asked once more"
+    assert broken_promises(desk.events(result.run)) == []
+
+
+async def test_a_planner_that_insists_on_a_name_of_another_replan_lets_the_step_fail(desk: Desk) -> None:
+    desk.more["planner"], desk.tools = Repairer({}, {}), (nap,)
+    desk.more["planner"].names = ["fix"]
+    busy = {"tool": "nap", "with": {"seconds": 0.3}}
+    flow = {"limits": {"max_parallel": 2}, "steps": {"b0": bad(1), "b1": bad(1), "busy": busy, "busy2": busy}}
+    result, state = await desk.run(flow)
+    assert result.reason == "b1: attempt 1 fails"
+    assert state.step("b0").output == "fix of b0"
+
+
 # Options
 
 
@@ -318,6 +405,16 @@ async def test_failed_items_are_null_or_left_out_or_fail_the_step(desk: Desk) ->
     assert result.reason.startswith(
         "a: 1 of its items failed: #1\n  #1: the tool odd broke: ValueError: even\n1 more step was skipped"
     )
+
+
+async def test_a_key_that_is_null_is_as_good_as_none(desk: Desk) -> None:
+    flow = {"steps": {"a": {"run": "false", "on_error": None}, "b": {"needs": ["a"], "tool": "work", "flow": None}}}
+    result, state = await desk.run(flow)
+    assert (result.status, state.step("b").status) == ("failed", "skipped")
+    run, engine = await desk.reopen(result.run)
+    await engine.revise(Revision(steps={"a": {"run": "exit 2", "on_error": None}}, again=("a",)))
+    result = await run.complete(engine.carry_out)
+    assert (result.status, run.state.step("b").status) == ("failed", "skipped")
 
 
 async def test_a_list_is_needed_for_items(desk: Desk) -> None:
@@ -434,6 +531,31 @@ async def test_a_cached_file_must_still_be_there(desk: Desk) -> None:
     assert (desk.folder / "out.txt").read_text() != first
 
 
+async def test_an_attempt_without_its_files_is_not_kept(desk: Desk) -> None:
+    desk.more["cache"] = FolderCache(desk.folder / "cache")
+    desk.model = ScriptedModel(["I forgot", "I forgot again"])
+    flow = "steps:\n  a: {prompt: write out.md, cache: true, artifacts: [out.md]}"
+    for _ in range(2):
+        result, _ = await desk.run(flow)
+        assert result.status == "failed"
+    assert len(desk.model.requests) == 2
+
+
+async def test_a_folder_that_a_cached_step_made_must_be_as_it_was(desk: Desk) -> None:
+    desk.more["cache"] = FolderCache(desk.folder / "cache")
+    flow = "steps:\n  a: {run: 'mkdir -p made/in && date +%N > made/in/x', cache: true, artifacts: [made]}"
+    file, found = desk.folder / "made" / "in" / "x", list[bool]()
+    for change in ("", "", "changed", "gone"):
+        if change == "changed":
+            file.write_text("other")
+        if change == "gone":
+            shutil.rmtree(desk.folder / "made")
+        result, state = await desk.run(flow)
+        assert (result.status, file.exists()) == ("success", True)
+        found.append(state.step("a").cached)
+    assert found == [False, True, False, False]
+
+
 # Questions
 
 
@@ -472,6 +594,18 @@ async def test_what_a_person_says_decides(desk: Desk, answer: str, status: str) 
     assert state.step("a").status == status
     if status == "failed":
         assert result.reason == f"a: not approved: {answer}"
+
+
+async def test_no_retry_goes_past_an_approval_that_could_not_be_asked_for(desk: Desk) -> None:
+    async def asker(_: Question) -> str:
+        raise HandloomError("the terminal is gone")
+
+    desk.asker = asker
+    result, state = await desk.run(
+        "steps:\n  a: {approval: {message: 'wipe?'}, tool: work, retry: {max: 3, backoff: 0}}"
+    )
+    assert (result.status, state.step("a").status) == ("failed", "failed")
+    assert "the terminal is gone" in result.reason
 
 
 async def test_two_answers_at_once_to_one_approval(desk: Desk) -> None:
@@ -551,6 +685,28 @@ steps:
     assert started == ["a", "b", "c", "c#0", "b", "c", "c#0"]
 
 
+async def test_a_plan_that_is_changed_before_the_run_begins_is_carried_out_as_it_is_then(desk: Desk) -> None:
+    plan = Plan(steps={"a": Step(tool="work", with_={"say": "one"})})
+    desk.more["plan"] = plan
+    run, engine = await desk.start(plan)
+    await engine.revise(Revision(steps={"a": Step(tool="work", with_={"say": "two"})}))
+    result = await run.complete(engine.carry_out)
+    assert result.answer == "two"
+
+
+async def test_flat_names_are_those_of_the_changed_plan(desk: Desk) -> None:
+    run, engine = await desk.start(
+        "steps:\n  a: {run: sleep 0.3}\n  b: {needs: [a], tool: work, with: {say: '{{ step_a_output }}'}}"
+    )
+    working = asyncio.ensure_future(run.complete(engine.carry_out))
+    while run.state.step("a").status != "running":  # noqa: ASYNC110 - the run is watched from outside
+        await asyncio.sleep(0.01)
+    changed = {"tool": "work", "needs": ["a", "n-1"], "with": {"say": "{{ step_n_1_output }}{{ step_a_output }}"}}
+    await engine.revise(Revision(steps={"n-1": {"tool": "work", "with": {"say": "new"}}, "b": changed}))
+    result = await working
+    assert result.answer == "new", result.reason
+
+
 @pytest.mark.parametrize(
     ("revision", "said"),
     [
@@ -593,6 +749,21 @@ async def test_a_paused_flow_goes_on_later(desk: Desk) -> None:
     result, state = await desk.resume(result.run)
     assert result.status == "success"
     assert all(step.attempt == 1 for step in state.steps.values())
+
+
+async def test_a_paused_flow_waits_for_no_retry(desk: Desk) -> None:
+    flow = "steps:\n  a: {run: 'test -e there || { sleep 0.3; touch there; false; }', retry: {max: 1, backoff: 1h}}"
+    run, engine = await desk.start(flow)
+    working = asyncio.ensure_future(run.complete(engine.carry_out))
+    while run.state.step("a").status != "running":  # noqa: ASYNC110 - the run is watched from outside
+        await asyncio.sleep(0.01)
+    engine.pause()
+    result = await asyncio.wait_for(working, 10)
+    assert (result.status, result.cause) == ("suspended", "interrupted")
+    assert (run.state.step("a").status, run.state.step("a").failures) == ("pending", 1)
+    desk.more["clock"] = lambda: time.time() + 3_601
+    result, state = await desk.resume(result.run)
+    assert (result.status, state.step("a").attempt) == ("success", 2)
 
 
 async def test_a_cancelled_flow_stops_at_a_safe_point_and_goes_on_later(desk: Desk) -> None:
@@ -695,6 +866,28 @@ async def test_a_prompt_too_long_gets_summaries_and_then_less(desk: Desk) -> Non
     assert last.startswith("tea costs 12|tea costs 12|facts about")
 
 
+async def test_readers_at_the_same_time_share_one_summary_and_it_is_counted(desk: Desk) -> None:
+    long = "facts about tea and its price. " * 400
+
+    class Slow(ScriptedModel):
+        async def complete(self, request: Request, emit: Any) -> Any:
+            await asyncio.sleep(0.01)
+            return await super().complete(request, emit)
+
+    def reply(request: Request) -> str:
+        return "tea costs 12" if request.system.startswith("You shorten") else "read"
+
+    desk.model = Slow([reply] * 9, profile=Profile(max_context=32_768))
+    flow = f'limits: {{context_tokens: 1000}}\nsteps:\n  s: {{tool: work, with: {{say: "{long}"}}}}\n'
+    flow += '  a: {needs: [s], for_each: [1, 2, 3], prompt: "{{ item }} {{ steps.s.output }}"}'
+    result, state = await desk.run(flow)
+    assert result.status == "success", result.reason
+    assert sum(isinstance(event, StepSummarised) for event in desk.events(result.run)) == 1
+    assert len(desk.model.requests) == 4
+    assert sum(step.usage.total_tokens for step in state.steps.values()) == state.usage.total_tokens
+    assert sum(step.requests for step in state.steps.values()) == 4
+
+
 async def test_what_is_left_out_of_a_prompt_is_said(desk: Desk) -> None:
     long = "words " * 3_000
     desk.model = ScriptedModel(["short of it", "done"], profile=Profile(max_context=32_768))
@@ -757,6 +950,72 @@ async def test_a_sub_flow_that_takes_too_long_is_tried_again(desk: Desk) -> None
     result, state = await desk.run("steps:\n  s: {flow: sub.yaml, timeout: 2s, retry: {max: 1, backoff: 0}}")
     assert result.status == "success", result.reason
     assert statuses(state) == {"s": "success", "s/a": "skipped", "s/try-2/a": "success"}
+
+
+async def test_a_sub_flow_that_has_ended_is_not_failed_by_its_time(desk: Desk) -> None:
+    desk.tools = (nap,)
+    (desk.folder / "sub.yaml").write_text("steps:\n  a: {tool: work}")
+    flow = "steps:\n  s: {flow: sub.yaml, timeout: 300ms, retry: {max: 1, backoff: 0}}\n  t: {needs: [s], tool: nap, with: {seconds: 0.6}}\n  u: {needs: [t], tool: work}"
+    result, state = await desk.run(flow)
+    assert result.status == "success", result.reason
+    assert state.step("s").attempt == 1
+    assert broken_promises(desk.events(result.run)) == []
+
+
+async def test_an_approval_of_a_sub_flow_with_a_timeout_keeps_no_run_waiting(desk: Desk) -> None:
+    (desk.folder / "sub.yaml").write_text("steps:\n  a: {run: echo hi}")
+    flow = (
+        "steps:\n  s: {approval: {message: 'go?', timeout: 20s}, timeout: 30s, flow: sub.yaml}\n  b: {run: sleep 0.3}"
+    )
+    run, engine = await desk.start(flow)
+    working = asyncio.ensure_future(run.complete(engine.carry_out))
+    while run.state.step("s").status != "waiting":  # noqa: ASYNC110 - the run is watched from outside
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    await engine.answer("s?approval", "yes")
+    result = await asyncio.wait_for(working, 10)
+    assert result.status == "success"
+
+
+async def test_the_time_of_an_approval_does_not_count_for_later_questions(desk: Desk) -> None:
+    asked, now = 0, time.time()
+
+    @tool(repeatable=True)
+    async def which(context: ToolContext) -> str:
+        """Ask."""
+        nonlocal asked
+        asked += 1
+        return await context.ask("which?")
+
+    desk.tools = (which,)
+    desk.model = ScriptedModel([calls(("which", {}))])
+    desk.more["clock"] = lambda: now
+    flow = "steps:\n  a: {approval: {message: 'go?', timeout: 1h}, prompt: take, tools: [which]}\n  b: {run: sleep 1}"
+    run, engine = await desk.start(flow)
+    working = asyncio.ensure_future(run.complete(engine.carry_out))
+    while not run.state.open_questions():  # noqa: ASYNC110 - the run is watched from outside
+        await asyncio.sleep(0.01)
+    await engine.answer("a?approval", "yes")
+    now += 3_601
+    result = await working
+    assert (result.status, result.cause) == ("suspended", "question")
+    assert [question.question for question in result.questions] == ["which?"]
+    assert asked <= 2
+
+
+async def test_an_approval_in_a_sub_flow_is_answered_while_others_work(desk: Desk) -> None:
+    (desk.folder / "sub.yaml").write_text("steps:\n  a: {approval: {message: 'go?'}, tool: work, with: {say: gone}}")
+    run, engine = await desk.start("steps:\n  s: {flow: sub.yaml}\n  b: {run: sleep 0.5}")
+    working = asyncio.ensure_future(run.complete(engine.carry_out))
+    while not run.state.open_questions():  # noqa: ASYNC110 - the run is watched from outside
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert statuses(run.state) == {"s": "running", "s/a": "waiting", "b": "running"}
+    await engine.answer("s/a?approval", "yes")
+    result = await working
+    assert result.status == "success", result.reason
+    assert run.state.step("s/a").output == "gone"
+    assert broken_promises(desk.events(result.run)) == []
 
 
 async def test_a_step_of_a_sub_flow_asks_and_goes_on(desk: Desk) -> None:

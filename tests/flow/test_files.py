@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from handloom.errors import FlowError
 from handloom.flow import files, yaml
-from handloom.flow.check import Surroundings
+from handloom.flow.check import Surroundings, check
 from handloom.flow.flow import Flow
-from handloom.plans import Plan, Step
+from handloom.plans import Plan, PlanLimits, Step
 
 EXAMPLE = """
 version: 1
@@ -245,6 +245,12 @@ PLAIN = st.recursive(
 def test_any_values_come_back_from_what_is_written(values: dict[str, object]) -> None:
     printable = yaml.write(values)
     assert yaml.read(printable).values == (values or {})
+
+
+@pytest.mark.timeout(10)
+def test_a_plan_of_thousands_of_steps_is_checked_in_its_time() -> None:
+    steps = {f"s{at}": Step(prompt=f"{{{{ step_s{at - 1}_output }}}}", needs=[f"s{at - 1}"]) for at in range(1, 4_000)}
+    check(Plan(steps={"s0": Step(run="true"), **steps}, limits=PlanLimits(max_steps=5_000)))
 
 
 def test_a_sub_flow_is_checked_with_the_file_that_uses_it(tmp_path: Path) -> None:

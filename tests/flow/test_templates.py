@@ -96,6 +96,16 @@ def test_what_cannot_be_filled_is_told(text: str, said: str) -> None:
         "{{ lipsum(1000000) }}",
         "{{ long | replace('x', long) }}",
         "{{ long | join(long) }}",
+        "{{ long.replace('x', long) }}",
+        "{{ (range(6000)|join).replace('', range(6000)|join) }}",
+        "{{ long.replace(new=long, old='') }}",
+        "{{ long.encode().replace('x'.encode(), long.encode()) }}",
+        "{{ long.join(long) }}",
+        "{{ range(99999) | map('replace', '', long) | list }}",
+        "{{ [long, long] | join(long * 1) }}{{ range(99999) | map('string') | join(long) }}",
+        "{{ long.splitlines() | first | indent(5000000, first=true) }}",
+        "{{ 'a' | indent(long | join(long)) }}",
+        "{{ 'a' | tojson(indent=1000000000) | indent(1000000000, true) }}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{{ long }}{% endfor %}",
     ],
@@ -103,6 +113,23 @@ def test_what_cannot_be_filled_is_told(text: str, said: str) -> None:
 def test_a_template_cannot_run_for_ever_or_fill_the_memory(text: str) -> None:
     with pytest.raises(TemplateError):
         fill(text, {"long": "x" * 100_000})
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{{ long | truncate(2000) | length }}", "2000"),
+        ("{{ inputs.large | replace('5', '6') }}", "12600"),
+        ("{{ [12500, 3] | join(', ') }}", "12500, 3"),
+        ("{{ inputs.large | indent }}", "12500"),
+        ("{{ 'a-b-c'.replace('-', '+', 1) }} {{ 'a-b-c' | replace('-', '+', 1) }}", "a+b-c a+b-c"),
+        ("{{ ', '.join(inputs.names) }} {{ inputs.names | join('/') }}", "a, b a/b"),
+        ("{{ [{'n': 1}, {'n': 2}] | join('+', attribute='n') }}", "1+2"),
+        ("{{ long | indent(2, first=true) | length }}", "100002"),
+    ],
+)
+def test_what_makes_no_text_too_long_is_filled_in(text: str, filled: str) -> None:
+    assert fill(text, {"inputs": {"large": 12_500, "names": ["a", "b"]}, "long": "x" * 100_000}) == filled
 
 
 def test_a_value_of_a_megabyte_is_filled_in() -> None:

@@ -56,10 +56,10 @@ async def approved(run: Run, approval: Approval, order: Order, clock: Callable[[
 
 
 def deadline(order: Order, state: State) -> float | None:
-    """When the time for an approval is over; None before it was asked for, or when it has no end."""
+    """When the time for an approval is over; None before it was asked for, once it has an answer, or when it has no end."""
     question = state.questions.get(f"{order.unit}?{KEY}")
     approval = order.step.approval
-    if question is None or approval is None or approval.timeout is None:
+    if question is None or question.answer is not None or approval is None or approval.timeout is None:
         return None
     return question.at + approval.timeout
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from handloom.errors import FlowError, ModelError
-from handloom.events import PlanMade, PlanRevised
+from handloom.events import PlanMade
 from handloom.flow import check, files, inputs, spans, templates
 from handloom.flow.order import Order
-from handloom.flow.revision import Revision, revised
+from handloom.flow.revision import Revision
 from handloom.flow.workers import Ask, Planner
 from handloom.plans import Plan
 from handloom.runs import Run
 
 DEEPEST = 8  # plans within plans
-MOST_REPLANS = 3
+MOST_REPLANS = 3  # of one step, with those that were put in its place
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class PlanMaker:
             given = {name: value for name, value in given.items() if name in plan.inputs}
         return PlanMade(span=order.span, plan=plan.as_json(), inputs=inputs.complete(plan.inputs, given), folder=folder)
 
-    async def replan(self, order: Order, reason: str) -> PlanRevised | None:
+    async def replan(self, order: Order, reason: str) -> Revision | None:
         """The planner's way around a step that failed; none when it knows none, or was asked too often. What has succeeded stays."""
         known = order.known.plan
-        if self.planner is None or known.revisions >= MOST_REPLANS or spans.item_of(order.unit) is not None:
+        replans = known.changed.get(order.name, 0)
+        if self.planner is None or replans >= MOST_REPLANS or spans.item_of(order.unit) is not None:
             return None
         plan = Plan.model_validate(known.plan)
         try:
@@ -61,11 +62,7 @@ class PlanMaker:
             return None
         why = f"{order.name} failed: {reason}"
         again = (order.name,) if changes[order.name] is not None else ()
-        revision = Revision(steps=changes, again=again, reason=why, scope=spans.scope_of(order.unit))
-        try:
-            return revised(self.run.state, revision, self.around)
-        except FlowError:
-            return None
+        return Revision(steps=changes, again=again, reason=why, scope=spans.scope_of(order.unit))
 
     def _asking(self, order: Order) -> Run:
         return self.run.child(f"{order.span}/plan")

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -60,10 +60,22 @@ def hashes(patterns: Iterable[str], folder: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def made(names: Iterable[str], folder: Path) -> dict[str, str]:
+    """The hash of each file that a step made; of a folder, that of all files in it. Empty for what is not there."""
+    return {name: _hash_of_made(folder / name) for name in names}
+
+
 def fits(entry: Json, folder: Path) -> bool:
     """Whether the files that the step made are there as they were."""
-    made: dict[str, Any] = entry.get("files", {})
-    return all(hashes([name], folder).get(name) == value for name, value in made.items())
+    files: dict[str, str] = entry.get("files", {})
+    return all(value and _hash_of_made(folder / name) == value for name, value in files.items())
+
+
+def _hash_of_made(path: Path) -> str:
+    if path.is_dir():
+        inside = {os.path.relpath(file, path): _hash(file) for file in sorted(path.rglob("*")) if file.is_file()}
+        return hashlib.sha256(msgspec.json.encode(inside)).hexdigest()
+    return _hash(path) if path.is_file() else ""
 
 
 def _matching(pattern: str, folder: Path) -> list[Path]:

@@ -181,6 +181,7 @@ class _Reader:
     def __init__(self, plan: Plan, needs: Mapping[str, Iterable[str]]) -> None:
         self.plan = plan
         self.needs = needs
+        self.flat = aliases(plan.steps)
 
     def step(self, name: str, step: Step) -> list[Problem]:
         path: Path = ("steps", name)
@@ -237,10 +238,9 @@ class _Reader:
             yield f"there is no input {key!r}; {meant(key, self.plan.inputs)}"
         for other in sorted(reads.steps):
             yield from self._reached(name, other)
-        flat = aliases(self.plan.steps)
         for key in sorted(reads.names - {"inputs", "steps", "tool_results", *local, *templates.functions()}):
-            if key in flat:
-                yield from self._reached(name, flat[key])
+            if key in self.flat:
+                yield from self._reached(name, self.flat[key])
             elif tool := tool_of(key):
                 yield from self._tool(name, tool)
             elif key in ("item", "index"):
@@ -248,7 +248,7 @@ class _Reader:
             elif key in ("previous", "round", "output"):
                 yield f"{key!r} is there for steps with repeat only ('output' in `until` only)"
             else:
-                yield f"there is no {key!r}; {meant(key, ['inputs', 'steps', *local, *flat])}"
+                yield f"there is no {key!r}; {meant(key, ['inputs', 'steps', *local, *self.flat])}"
 
     def _reached(self, name: str, other: str) -> Iterable[str]:
         if other not in self.plan.steps:
@@ -274,8 +274,8 @@ class _Reader:
             reads = templates.template(text).reads
         except TemplateError:
             return []  # braces of another language
-        mine = {"inputs", "steps", "item", "index", "previous", "round", "tool_results", *aliases(self.plan.steps)}
-        if not reads.names & mine:
+        mine = {"inputs", "steps", "item", "index", "previous", "round", "tool_results"}
+        if not reads.names & mine and reads.names.isdisjoint(self.flat):
             return []
         return [
             Problem(

@@ -1,5 +1,7 @@
 """Keeping a step's prompt within a budget of tokens: older outputs are summarised once, then the oldest are left out, and the record says so."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 
 from handloom.events import StepSummarised, WarningRaised
@@ -17,9 +19,17 @@ SUMMARY_TOKENS = 600
 SHARE = 0.6  # of the model's context that a prompt may take; the rest is for the work on it
 WORTH = 200  # tokens; a shorter output is not worth a summary
 Fill = Callable[[Json], str]
+Locks = defaultdict[str, asyncio.Lock]
 
 
-async def fitted(run: Run, known: Known, model: Model, values: Json, fill: Fill, budget: int | None) -> str:
+def locks() -> Locks:
+    """One lock for each step whose output is summarised: those who read it at the same time wait for one summary."""
+    return defaultdict(asyncio.Lock)
+
+
+async def fitted(
+    run: Run, known: Known, model: Model, values: Json, fill: Fill, budget: int | None, summing_up: Locks
+) -> str:
     """The prompt, with outputs shortened until it fits.
 
     `fill` makes the prompt of values; `run` is that of the step. A prompt that is still too long goes as it is: the model's own limit decides then.
@@ -31,7 +41,8 @@ async def fitted(run: Run, known: Known, model: Model, values: Json, fill: Fill,
     oldest = sorted(_outputs(known, values), key=lambda name: known.state.step(spans.inside(known.scope, name)).ended)
     for shorten in (_summarised, _left_out):
         for name in oldest:
-            short = await shorten(run, known, model, name)
+            async with summing_up[spans.inside(known.scope, name)]:
+                short = await shorten(run, known, model, name)
             if short:
                 _replace(values, name, short)
                 text = fill(values)
@@ -73,7 +84,7 @@ async def _left_out(run: Run, known: Known, model: Model, name: str) -> str:
 
 def _outputs(known: Known, values: Json) -> list[str]:
     """The steps whose outputs are among the values."""
-    flat = [name for alias, name in aliases(known.plan.steps).items() if alias in values]
+    flat = [name for alias, name in known.flat.items() if alias in values]
     return list(dict.fromkeys([*values.get("steps", {}), *flat]))
 
 

@@ -6,6 +6,7 @@ The engine keeps no truth of its own. What has ended, what waits and what was un
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,8 @@ class Engine:
             if known.answer is not None:
                 raise FlowError(f"{question!r} was answered before, with {known.answer!r}; the first answer counts")
             await self._apply([QuestionAnswered(id=question, answer=text)])
-            span = question.rpartition("?")[0]
-            unit = self._state.flow.of(span) or span
-            if self._tasks.are_open and self._progress.status.get(unit) == "waiting":
+            unit = self._waiting(question.rpartition("?")[0])
+            if unit and self._tasks.are_open:
                 self._go_on(unit)
 
     async def revise(self, revision: Revision) -> None:
@@ -136,6 +136,9 @@ class Engine:
             await self.run.emit(*saved)
         if shown := [event for event in happened if not event.durable]:
             await self.run.emit(*shown)
+        for event in happened:
+            if isinstance(event, PlanRevised):
+                self._orders.forget(event.span)
         if self._tasks.are_open:
             self._dispatch(happened)
 
@@ -147,10 +150,8 @@ class Engine:
                     self._tasks.start(unit, self._carry(unit, event.attempt))
                 case StepQueued(span=unit, cleared=False):
                     self._tasks.start(unit, self._prepare(unit))
-                case StepRetried(span=unit):
+                case StepRetried(span=unit) if self._stopped is None:
                     self._tasks.start(unit, self._later(unit, event.delay))
-                case PlanRevised(span=scope):
-                    self._orders.forget(scope)
                 case _:
                     pass
         while self._progress.closed:
@@ -179,6 +180,7 @@ class Engine:
 
     def _go_on(self, unit: str) -> None:
         """Take up a unit that was under way or waited; it waits for no slot, for it had one."""
+        self._tasks.drop_timer(unit)
         step = self._state.step(unit)
         if not step.under_way:
             self._progress.status[unit] = "pending"
@@ -204,6 +206,7 @@ class Engine:
             if plan is None or plan.open:
                 return  # a revision came in between
             del self._progress.scopes[scope]
+            self._tasks.drop_timer(scope)
         outcome = outcome_of(self._state, scope)
         if scope:
             unit = spans.owner(scope)
@@ -220,7 +223,8 @@ class Engine:
         order = self._orders.of(unit, 1)
         outcome = await self._guarded(order, self._admit(order), seconds=None)
         if isinstance(outcome, Failed):
-            await self._settle(order, outcome)
+            # Another attempt would begin behind the condition and the approval, which have not been seen through.
+            await self._settle(order, replace(outcome, final=True))
 
     async def _admit(self, order: Order) -> None:
         await self._take(await admitted(order, self._progress, self.run, self._clock))
@@ -261,10 +265,39 @@ class Engine:
             if event is None and outcome.unavailable is not None:
                 self._stop(outcome.unavailable)
                 return
-            if event is None and order.on_error == "replan" and not outcome.final:
-                event = await self._plans(order).replan(order, outcome.reason)
+            if (
+                event is None
+                and order.on_error == "replan"
+                and not outcome.final
+                and await self._replan(order, outcome)
+            ):
+                return
             event = event or verdict.of_failure(order, outcome.reason)
         await self._take([*outcome.events, event])
+
+    async def _replan(self, order: Order, failed: Failed) -> bool:
+        """Change the plan as the planner wants it in the place of a step that failed; false when there is no way.
+
+        Another replan may have come first, with a new step of the same name: then the planner is asked once more, with the plan of now.
+        """
+        before = set(order.known.plan.steps)
+        while True:
+            seen = set(order.known.plan.steps)
+            revision = await self._plans(order).replan(order, failed.reason)
+            if revision is None:
+                return False
+            async with self._lock:
+                taken = (revision.steps.keys() - before) & order.known.plan.steps.keys()
+                if taken & seen:
+                    return False  # it was shown that they are taken, and insists
+                if taken:
+                    continue
+                try:
+                    event = revised(self._state, revision, self._around)
+                except FlowError:
+                    return False
+                await self._apply([*failed.events, event])
+                return True
 
     async def _later(self, unit: str, delay: float) -> None:
         """Try a unit again after a while."""
@@ -302,6 +335,8 @@ class Engine:
         await asyncio.sleep(delay)
         failed = Failed(reason=f"it took longer than {delay:g} s")
         async with self._lock:
+            if order.span not in self._progress.scopes or self._progress.status.get(order.unit) != "running":
+                return  # it has ended, or was done again, while this waited for the lock
             self._tasks.cancel(lambda key: key.startswith(f"{order.span}/"))
             gone = self._progress.abandon(order.span)
             skipped = [
@@ -312,6 +347,12 @@ class Engine:
             await self._apply([event], with_it=skipped)
 
     # What it knows
+
+    def _waiting(self, span: str) -> str:
+        """The unit in which a question of this span waits for its answer; empty when none does."""
+        while span and self._progress.status.get(span) != "waiting":
+            span = span.rpartition("/")[0]
+        return span
 
     def _plans(self, order: Order) -> PlanMaker:
         return PlanMaker(self.run, self._around, self._workers.planner, self._work.ask(order))

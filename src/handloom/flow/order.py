@@ -21,7 +21,7 @@ class Order:
     unit: str
     step: Step
     defaults: Defaults
-    state: State
+    known: Known
     attempt: int = 1
     again: bool = False
 
@@ -35,8 +35,8 @@ class Order:
         return spans.attempt(self.unit, self.attempt)
 
     @property
-    def known(self) -> Known:
-        return Known(self.state, spans.scope_of(self.unit))
+    def state(self) -> State:
+        return self.known.state
 
     @property
     def so_far(self) -> StepState:

@@ -4,17 +4,19 @@ from dataclasses import dataclass, field
 
 from handloom.flow import spans
 from handloom.flow.order import Order
+from handloom.flow.values import Known
 from handloom.plans import Defaults, Step, StepLimits
 from handloom.state import State
 
 
 @dataclass
 class Orders:
-    """Makes the orders of one run. `limits` are those of steps for which neither they nor their plan say any."""
+    """Makes the orders of one run. What it knows of a plan holds until that is changed. `limits` are those of steps for which neither they nor their plan say any."""
 
     state: State
     limits: StepLimits
     steps: dict[str, dict[str, Step]] = field(default_factory=dict[str, dict[str, Step]])
+    _known: dict[str, Known] = field(default_factory=dict[str, Known])
     _defaults: dict[str, Defaults] = field(default_factory=dict[str, Defaults])
 
     def of(self, unit: str, attempt: int, *, again: bool = False) -> Order:
@@ -27,7 +29,7 @@ class Orders:
             unit=unit,
             step=self._step(scope, spans.step_of(unit)),
             defaults=self._defaults[scope],
-            state=self.state,
+            known=self._known.setdefault(scope, Known(self.state, scope)),
             attempt=attempt,
             again=again,
         )
@@ -35,6 +37,7 @@ class Orders:
     def forget(self, scope: str) -> None:
         """A plan was changed."""
         self.steps.pop(scope, None)
+        self._known.pop(scope, None)
 
     def _step(self, scope: str, name: str) -> Step:
         steps = self.steps.setdefault(scope, {})

@@ -10,7 +10,7 @@ from handloom.flow import files, graph, inputs, spans
 from handloom.flow.check import ANYTHING, Surroundings, check
 from handloom.flow.problems import Problem, meant
 from handloom.messages import Json
-from handloom.plans import Step
+from handloom.plans import Step, without_nulls
 from handloom.state import State
 
 
@@ -71,5 +71,5 @@ def _has_started(state: State, scope: str, name: str) -> bool:
 
 def _as_json(step: "Step | Json | None") -> Json | None:
     if isinstance(step, Step):
-        return step.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return step
+        step = step.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return None if step is None else without_nulls(step)

@@ -6,19 +6,22 @@ filling in and nothing else (`{{ }}`, `{% if %}`, `{% for %}`), loops look at th
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from jinja2 import StrictUndefined, Undefined, nodes
+from jinja2 import StrictUndefined, Undefined, nodes, pass_environment
 from jinja2.exceptions import SecurityError, TemplateSyntaxError
+from jinja2.filters import do_indent, make_attrgetter
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 LONGEST = 4_000_000  # characters that a template may make
+ALL_TEXTS = 16 * LONGEST  # characters that its filters may make on the way, all together
 SLOWEST = 2.0  # seconds
 MOST_ITEMS = 100_000
 _deadline: ContextVar[float] = ContextVar("deadline", default=0.0)
+_made: ContextVar[int] = ContextVar("made", default=0)
 
 _STATEMENTS = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For)
 # Filters and methods whose result can be far longer than what they are given, or that reach for what is not there.
@@ -47,7 +50,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(undefined=StrictUndefined, finalize=shown, keep_trailing_newline=True, autoescape=False)
         filters: dict[str, Any] = {name: each for name, each in self.filters.items() if name not in _NO_FILTERS}
-        filters |= {name: _bounded(filters[name]) for name in ("indent", "replace", "join", "truncate")}
+        filters |= {"indent": _indented, "replace": _replaced, "join": _glued}
         filters |= {"tojson": _to_json, "_watched": _watched, "_joined": _joined}
         self.filters = filters
         given: dict[str, Any] = {name: each for name, each in self.globals.items() if name not in _NO_GLOBALS}
@@ -74,6 +77,18 @@ class Environment(ImmutableSandboxedEnvironment):
             return obj[attribute]  # pyright: ignore[reportUnknownVariableType]
         return super().getattr(obj, attribute)
 
+    def call(self, context: Any, obj: Any, /, *arguments: Any, **named: Any) -> Any:
+        match getattr(obj, "__name__", ""), getattr(obj, "__self__", None), arguments:
+            case "replace", str() as text, (old, new, *count):
+                _check_replaced(text, old, new, *count)
+            case "join", str() as between, (items,):
+                arguments = (_fitting(items, len(between)),)
+            case (("replace" | "join"), bytes(), _):
+                raise SecurityError("bytes are not for templates")
+            case _:
+                pass
+        return super().call(context, obj, *arguments, **named)
+
     def is_safe_callable(self, obj: Any) -> bool:
         return getattr(obj, "__name__", "") not in _NO_METHODS and super().is_safe_callable(obj)
 
@@ -95,6 +110,7 @@ class Environment(ImmutableSandboxedEnvironment):
 def begin(seconds: float = SLOWEST) -> None:
     """Start the clock of the template that is filled next."""
     _deadline.set(time.monotonic() + seconds)
+    _made.set(0)
 
 
 def check_time() -> None:
@@ -152,30 +168,62 @@ class _Watched:
 
 
 def _joined(parts: list[Any]) -> str:
-    texts = [str(shown(part)) for part in parts]
-    if sum(map(len, texts)) > LONGEST:
-        raise SecurityError("a text became too long")
-    return "".join(texts)
+    return "".join(_fitting([str(shown(part)) for part in parts], 0))
 
 
-def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter whose numbers are small and whose product of lengths is bounded."""
+# Filters and methods that can make a long text of short ones: how long it would be is reckoned first
 
-    def checked(*arguments: Any, **named: Any) -> Any:
-        given = [*arguments, *named.values()]
-        numbers = [value for value in given if isinstance(value, int)]
-        lengths = [len(value) for value in given if isinstance(value, str | list | tuple)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        longest = sorted(lengths, reverse=True)[:2]
-        if any(number > 1_000 for number in numbers) or (
-            len(longest) == 2 and (longest[0] + 1) * longest[1] > 16 * LONGEST
-        ):
+
+@pass_environment
+def _glued(environment: Environment, value: Iterable[Any], d: Any = "", attribute: str | int | None = None) -> str:
+    if attribute is not None:
+        value = map(make_attrgetter(environment, attribute), value)
+    return str(d).join(_fitting(map(str, value), len(str(d))))
+
+
+def _replaced(text: Any, old: Any, new: Any, count: int | None = None) -> str:
+    text, old, new, most = str(text), str(old), str(new), -1 if count is None else count
+    _check_replaced(text, old, new, most)
+    return text.replace(old, new, most)
+
+
+def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:  # noqa: FBT001, FBT002 - the signature of Jinja2
+    text = text if isinstance(text, str) else str(shown(text))
+    _check_growth(text, (len(text.splitlines()) + 1) * (len(width) if isinstance(width, str) else width))
+    return do_indent(text, width, first, blank)
+
+
+def _fitting(texts: Iterable[Any], between: int) -> list[Any]:
+    """The texts as a list. Raises: SecurityError when they would be too long once they are joined."""
+    found: list[Any] = []
+    size = 0
+    for text in texts:
+        check_time()
+        size += between + (len(text) if isinstance(text, str) else 0)
+        if size > LONGEST:
             raise SecurityError("a text became too long")
-        return function(*arguments, **named)
+        found.append(text)
+    _count(size)
+    return found
 
-    for mark in ("jinja_pass_arg",):
-        if hasattr(function, mark):
-            setattr(checked, mark, getattr(function, mark))
-    return checked
+
+def _check_replaced(text: str, old: str, new: str, most: int = -1) -> None:
+    times = text.count(old)
+    _check_growth(text, (times if most < 0 else min(times, most)) * (len(new) - len(old)))
+
+
+def _check_growth(text: str, more: int) -> None:
+    if more > 0 and len(text) + more > LONGEST:
+        raise SecurityError("a text became too long")
+    _count(len(text) + more)
+
+
+def _count(size: int) -> None:
+    """Count a text that a filter makes: with `map`, many of them are there at once."""
+    check_time()
+    _made.set(_made.get() + size)
+    if _made.get() > ALL_TEXTS:
+        raise SecurityError(f"filters make more than {ALL_TEXTS:,} characters")
 
 
 def _filtered(node: nodes.Node, name: str) -> nodes.Filter:

@@ -37,8 +37,15 @@ class Tasks:
         self._start(self._working, key, work)
 
     def start_timer(self, key: str, work: Work) -> None:
-        """A task that is dropped when nothing but timers is left."""
+        """A task that is dropped when nothing but timers is left; it takes the place of the timer that has this key."""
+        self.drop_timer(key)
         self._start(self._timers, key, work)
+
+    def drop_timer(self, key: str) -> None:
+        """Cancel a timer, where there is one, but not the one that asks for it."""
+        timer = self._timers.get(key)
+        if timer is not None and timer is not asyncio.current_task():
+            self._timers.pop(key).cancel()
 
     def cancel(self, keys: Callable[[str], bool]) -> None:
         """Cancel the tasks with these keys, but not the one that asks for it."""

@@ -5,7 +5,8 @@ Only what a template reads is put together, so a step costs what it uses and not
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from handloom.flow import graph, spans
@@ -20,15 +21,24 @@ _TOOL = re.compile(r"tool_(.+)_result")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known inside one plan of a run."""
+    """What is known inside one plan of a run. It holds what a plan has until that is changed."""
 
     state: State
     scope: str
-    _needs: dict[str, list[str]] = field(default_factory=dict[str, list[str]], repr=False)
 
     @property
     def plan(self) -> PlanState:
         return self.state.plans[self.scope]
+
+    @cached_property
+    def flat(self) -> dict[str, str]:
+        """The steps by the flat names of their outputs."""
+        return aliases(self.plan.steps)
+
+    @cached_property
+    def needs(self) -> dict[str, list[str]]:
+        """What each step needs."""
+        return {name: step.get("needs", []) for name, step in self.plan.steps.items()}
 
     def output(self, name: str) -> Any:
         """What came of a step; a list for a `for_each` step, without the items that were skipped."""
@@ -69,16 +79,15 @@ class Known:
         steps = self.plan.steps
         if not name:
             return list(steps)
-        wanted = graph.all_needs(name, {one: step.get("needs", ()) for one, step in steps.items()})
+        wanted = graph.all_needs(name, self.needs)
         return [one for one in steps if one in wanted]
 
     def _flat(self, name: str, wanted: list[str]) -> Json:
         """The flat names: `step_<name>_output`, `tool_<name>_result`, `tool_results`."""
+        values: Json = {alias: self.output(self.flat[alias]) for alias in wanted if alias in self.flat}
+        if not any(alias.startswith("tool_") for alias in wanted):
+            return values
         before = self.before(name)
-        values: Json = {}
-        for alias, step in aliases(before).items():
-            if alias in wanted:
-                values[alias] = self.output(step)
         tools = [(step, self.plan.steps[step].get("tool")) for step in before]
         tools = sorted(
             ((step, tool) for step, tool in tools if tool),

@@ -1,7 +1,7 @@
 """Work: carrying out one attempt at a step, be it a prompt, a command or a tool."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,12 +22,14 @@ from handloom.llm.model import Model
 from handloom.messages import Json, Message, ToolCall, ToolResult
 from handloom.plans import CacheRule
 from handloom.runs import Run
+from handloom.sandbox.once import OUTPUT as PRINTED
 from handloom.tools import Tool
 from handloom.tools.results import clean, cut
 
 UNKNOWN = "interrupted, outcome unknown: the run stopped during this step; check what it did, then resume from it, or give it a `retry` of its own"
 # What the policy is asked about a command: the same as about one of the tool of this name.
 _BASH = Tool(name="bash", description="", parameters={}, call=lambda: None, effects=frozenset({"execute"}))
+TOO_MUCH = f"it printed more than {PRINTED:,} bytes; write a file and name it under `artifacts`"
 TAIL = 2_000  # characters of what a command wrote that stand in its reason
 
 
@@ -40,17 +42,17 @@ class Work:
     gates: Gates
     cache: StepCache | None = None
     context_tokens: int | None = None
+    summing_up: context.Locks = field(default_factory=context.locks)
 
     async def do(self, order: Order) -> Outcome:
         """One attempt. Raises: RunStoppedError, ModelError, and other HandloomErrors as its failure."""
         match order.step.action:
             case "prompt":
-                outcome = await self._prompt(order)
+                return await self._prompt(order)
             case "run":
-                outcome = await self._command(order)
+                return await self._command(order)
             case _:
-                outcome = await self._tool(order)
-        return self._with_artifacts(order, outcome) if isinstance(outcome, Done) else outcome
+                return await self._tool(order)
 
     def ask(self, order: Order) -> Ask:
         """How a planner asks for this step: like the step itself, so that its pace and its limits hold."""
@@ -76,11 +78,14 @@ class Work:
         async with self.run.apart(order.span) as run:
             agent = single(job) if job.is_single else self.workers.agent(job, run)
             memory = order.state.memories.get(order.span)
-            prompt = "" if memory and memory.task else await self._rendered(order, run, model)
-            key = self._key(order, prompt, _described(agent)) if prompt else ""
+            asked = memory is not None and memory.task is not None
+            prompt = "" if asked else await self._rendered(order, run, model)
+            if not asked and not prompt:
+                return Failed(reason=_nothing_to_ask(order), final=True)
+            key = "" if asked else self._key(order, prompt, _described(agent))
             if found := self._cached(key, order):
                 return found
-            if prompt:
+            if not asked:
                 await run.add(Message.user(prompt, origin="task"))
             answer = await agent.run(run)
         if answer.status == "failure":
@@ -89,10 +94,12 @@ class Work:
         return self._kept(key, order, Done(output=value))
 
     async def _rendered(self, order: Order, run: Run, model: PacedModel) -> str:
-        """The prompt of an attempt; a further one is told why the last was refused."""
+        """The prompt of an attempt; a further one is told why the last was refused. Empty when nothing was filled in."""
         source = templates.template(order.step.prompt or "")
         values = order.values(source.reads)
-        text = await context.fitted(run, order.known, model, values, source.fill, self.context_tokens)
+        text = await context.fitted(run, order.known, model, values, source.fill, self.context_tokens, self.summing_up)
+        if not text.strip():
+            return ""
         if order.so_far.failures and order.so_far.reason:
             text += (
                 f"\n\nThe last attempt was refused: {order.so_far.reason}\nDo it again, so that this does not happen."
@@ -114,6 +121,8 @@ class Work:
         ran = await self.workers.shell(order.step.run or "", texts, self.run)
         if ran.code or ran.fate:
             return Failed(reason=_ending(ran))
+        if ran.cut:
+            return Failed(reason=TOO_MUCH, final=True)
         return self._kept(key, order, self._read(order, ran.out.removesuffix("\n")))
 
     # Tools
@@ -200,14 +209,19 @@ class Work:
         entry = self.cache.get(key) if self.cache and key and order.attempt == 1 else None
         if entry is None or not caches.fits(entry, self.run.workspace):
             return None
-        return Done(output=entry["output"], cached=True)
+        return self._with_artifacts(order, Done(output=entry["output"], cached=True))
 
     def _kept(self, key: str, order: Order, outcome: Outcome) -> Outcome:
+        """The outcome with the files that the step promised, kept for other runs when they are there."""
+        outcome = self._with_artifacts(order, outcome) if isinstance(outcome, Done) else outcome
         if self.cache and key and isinstance(outcome, Done):
-            self.cache.put(
-                key, {"output": outcome.output, "files": caches.hashes(order.step.artifacts, self.run.workspace)}
-            )
+            files = caches.made(order.step.artifacts, self.run.workspace)
+            self.cache.put(key, {"output": outcome.output, "files": files})
         return outcome
+
+
+def _nothing_to_ask(order: Order) -> str:
+    return f"its prompt is empty: nothing was filled in for {cut((order.step.prompt or '').strip(), 200)!r}"
 
 
 def _recorded(outcome: Outcome, returned: ToolReturned) -> Outcome:

@@ -12,6 +12,7 @@ from handloom.plans.plan import (
     Retry,
     Step,
     StepLimits,
+    without_nulls,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Retry",
     "Step",
     "StepLimits",
+    "without_nulls",
 ]

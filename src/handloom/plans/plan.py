@@ -209,4 +209,10 @@ class Plan(Part):
 
     def as_json(self) -> Json:
         """The plan as a flow file holds it, without what has its default."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True) | {"version": 1}
+        whole = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return whole | {"version": 1, "steps": {name: without_nulls(step) for name, step in whole["steps"].items()}}
+
+
+def without_nulls(step: Json) -> Json:
+    """A step as a flow file holds it, without its keys that are null: they say the same as none."""
+    return {key: value for key, value in step.items() if value is not None}
