@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     store = makers[request.param]()
     yield store
     store.close()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
+    """Makes stores in a folder, and closes them at the end."""
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(closing(SqliteStore(tmp_path)))
 
 
 def events(*made: Event, run: str = "r1", at: float = 10.0) -> list[Event]:
@@ -129,11 +136,13 @@ HOLDER = textwrap.dedent("""
 """)
 
 
-async def test_a_second_process_is_refused_and_the_lock_of_a_dead_one_does_not_block(tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_and_the_lock_of_a_dead_one_does_not_block(
+    sqlite: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:  # noqa: ASYNC220
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
-        store = SqliteStore(tmp_path)
+        store = sqlite()
         assert store.is_open("r1")
         with pytest.raises(RunLockedError, match=f"pid {holder.pid}"):
             store.open("r1")
@@ -145,8 +154,8 @@ async def test_a_second_process_is_refused_and_the_lock_of_a_dead_one_does_not_b
     await journal.aclose()
 
 
-async def test_a_batch_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+async def test_a_batch_that_cannot_be_saved_leaves_nothing(sqlite: Callable[[], SqliteStore]) -> None:
+    store = sqlite()
     journal = store.create("r1")
     await journal.append(*events(*STORY[:1]))
     again = events(*STORY)
@@ -164,14 +173,14 @@ def test_a_file_that_is_no_store_is_refused_with_advice(tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     SqliteStore(tmp_path).close()
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as database:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(JournalError, match="newer handloom"):
         SqliteStore(tmp_path)
 
 
-async def test_an_event_of_a_newer_version_is_said_to_be_unreadable(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+async def test_an_event_of_a_newer_version_is_said_to_be_unreadable(sqlite: Callable[[], SqliteStore]) -> None:
+    store = sqlite()
     journal = store.create("r1")
     await journal.append(*events(*STORY[:1]))
     store.database.execute("INSERT INTO events VALUES ('r1', 1, ?)", (b'{"kind": "of.tomorrow"}',))
@@ -230,7 +239,9 @@ async def test_who_is_cancelled_while_events_are_saved_waits_until_they_are(tmp_
     store.close()
 
 
-async def test_a_store_is_closed_when_what_is_being_saved_is_there(tmp_path: Path) -> None:
+async def test_a_store_is_closed_when_what_is_being_saved_is_there(
+    sqlite: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
     store = SqliteStore(tmp_path, durability="full")
     journal = store.create("r1")
     with busy(tmp_path) as other:
@@ -239,12 +250,12 @@ async def test_a_store_is_closed_when_what_is_being_saved_is_there(tmp_path: Pat
         threading.Timer(0.2, other.execute, ["ROLLBACK"]).start()
         store.close()
         await saving
-    assert SqliteStore(tmp_path).read("r1") == events(*STORY)
+    assert sqlite().read("r1") == events(*STORY)
     await journal.aclose()
 
 
-async def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+async def test_a_full_disk_is_said_to_be_full(sqlite: Callable[[], SqliteStore]) -> None:
+    store = sqlite()
     journal = store.create("r1")
     pages = store.database.execute("PRAGMA page_count").fetchone()[0]
     store.database.execute(f"PRAGMA max_page_count = {pages}")

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -50,20 +50,27 @@ class SqliteStore:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.database = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
-            self.writing = threading.Lock()  # a connection holds one transaction, and must not be closed in one
-            version = self.database.execute("PRAGMA user_version").fetchone()[0]
-            if version > _VERSION:
-                raise JournalError(
-                    f"{path} was written by a newer handloom (format {version}, this one knows {_VERSION}); upgrade handloom"
-                )
-            self.database.execute("PRAGMA journal_mode = WAL")
-            self.database.execute(f"PRAGMA synchronous = {durability.upper()}")
-            if version < _VERSION:
-                self.database.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
+            raise _unopened(path, error) from error
+        self.writing = threading.Lock()  # a connection holds one transaction, and must not be closed in one
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            try:
+                self._set_up(path)
+            except sqlite3.Error as error:
+                raise _unopened(path, error) from error
+            undo.pop_all()
+
+    def _set_up(self, path: Path) -> None:
+        version = self.database.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
             raise JournalError(
-                f"cannot open the store of runs {path}: {error}. Move the file away, or set HANDLOOM_HOME to another folder"
-            ) from error
+                f"{path} was written by a newer handloom (format {version}, this one knows {_VERSION}); upgrade handloom"
+            )
+        self.database.execute("PRAGMA journal_mode = WAL")
+        self.database.execute(f"PRAGMA synchronous = {self.durability.upper()}")
+        if version < _VERSION:
+            self.database.executescript(_SCHEMA)
 
     def create(self, run: str) -> Journal:
         if self._summary(run) is not None:
@@ -204,3 +211,9 @@ def _acquired(file: IO[str], attempts: int = 4) -> bool:
 
 def _summary(row: tuple[object, ...]) -> RunSummary:
     return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), RunSummary)
+
+
+def _unopened(path: Path, error: Exception) -> JournalError:
+    return JournalError(
+        f"cannot open the store of runs {path}: {error}. Move the file away, or set HANDLOOM_HOME to another folder"
+    )
