@@ -214,8 +214,8 @@ class BwrapSandbox:
             raise SandboxError(f"the workspace {view.workspace} is gone; create the folder again and repeat the call")
         fixed = [mount for mount in view.mounts if mount.how in ("read", "hide") or mount.path == view.workspace]
         laid = await asyncio.to_thread(mounts.guarded, view.workspace, self.settings.protected, view.repositories)
-        held = self._placeholders.hold([mount.path for mount in laid if mount.how in ("forbid", "hold")])
-        laid = [mount for mount in laid if mount.how not in ("forbid", "hold") or mount.path in held]
+        held = self._placeholders.hold([mount.path for mount in laid if mount.is_free])
+        laid = [mount for mount in laid if not mount.is_free or mount.path in held]
         guards = {mount.path for mount in laid}
         return replace(view, mounts=(*(mount for mount in fixed if mount.path not in guards), *laid))
 

@@ -34,7 +34,7 @@ def description(workspace: Path, settings: SandboxSettings, scratch: Scratch, ow
     guards = [
         mount
         for mount in mounts.guarded(workspace, settings.protected, repositories.found(workspace))
-        if mount.how not in ("forbid", "hold")
+        if not mount.is_free
     ]
     binds = [
         f"{workspace}:{workspace}",

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-ASIDE = ".unsafe"
+from handloom.sandbox.aside import put_aside
 
 
 def noted(paths: Iterable[Path]) -> dict[Path, str]:
@@ -21,16 +21,7 @@ def restored(known: Mapping[Path, str]) -> list[str]:
             continue
         with contextlib.suppress(OSError):
             if os.path.lexists(path):
-                path.rename(_free(path))
+                put_aside(path)
             path.symlink_to(target)
             done.append(path.name)
     return done
-
-
-def _free(path: Path) -> Path:
-    aside = path.with_name(path.name + ASIDE)
-    count = 1
-    while os.path.lexists(aside):
-        count += 1
-        aside = path.with_name(f"{path.name}{ASIDE}-{count}")
-    return aside

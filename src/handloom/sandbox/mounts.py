@@ -94,6 +94,11 @@ class Mount:
     how: str
     path: Path
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of the person's has the name, so that a placeholder must take it."""
+        return self.how in ("forbid", "hold")
+
 
 def checked_workspace(workspace: Path) -> Path:
     """Raises: SandboxError when the folder cannot be a workspace."""

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-OBEYED = ("hooks", "config", "config.worktree", "commondir")  # what decides what git runs, in its folder
+from handloom.sandbox.aside import put_aside
+
 SETTINGS = ("config", "config.worktree")
 MOST_FOLDERS = 20_000  # that are looked through
 DEEPEST = 6  # folders of submodules within each other
 POINTER_BYTES = 4_096
 SECONDS = 10.0
-UNSAFE = ".unsafe"  # behind the name of settings that were put aside
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Settings that run nothing and lead nowhere; the rest can name programs, or other files with settings.
@@ -67,7 +67,7 @@ def disarm(workspace: Path, known: set[tuple[int, int]]) -> list[str]:
         done += [f"{where}/hooks/{name} is not executable any more" for name in _disarmed_hooks(git)]
         for name in SETTINGS:
             if dropped := _disarmed_settings(git / name, workspace):
-                done.append(f"{where}/{name} lost {', '.join(dropped)} (kept in {name}{UNSAFE})")
+                done.append(f"{where}/{name} lost {', '.join(dropped)} (what it was is kept beside it)")
     return done
 
 
@@ -140,9 +140,8 @@ def _disarmed_settings(path: Path, workspace: Path) -> list[str]:
     kept = [(name, value) for name, value in entries or [] if _is_safe(name, value, path.parent, workspace)]
     if entries is not None and len(kept) == len(entries):
         return []
-    aside = path.with_name(path.name + UNSAFE)
     with contextlib.suppress(OSError):
-        path.replace(aside)
+        aside = put_aside(path)
         path.write_text("".join(map(_written, kept)), encoding="utf-8", errors="surrogateescape")
         owner = aside.lstat()
         os.chown(path, owner.st_uid, owner.st_gid)
