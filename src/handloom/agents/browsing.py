@@ -118,7 +118,8 @@ class Browsing:
         narrow = Narrowing(kinds)
         if self.guides:
             scrolls = bool(state.above or state.below)
-            kinds = {number: kind for number, kind in kinds.items() if number not in _CHOSEN.findall(state.text)}
+            chosen = set(_CHOSEN.findall(state.text))
+            kinds = {number: kind for number, kind in kinds.items() if number not in chosen}
             narrow = Guiding(kinds, addresses=_unopened(run), scrolls=scrolls, presses=not _is_due(run, kinds))
         return Snapshot(
             values=shown(state, spotlight, _open_ends(run, state) if self.guides else ""), images=shots, narrow=narrow

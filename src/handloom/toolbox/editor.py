@@ -250,10 +250,11 @@ def _no_match(file: WorkspaceFile, text: Text, old: str) -> str:
 
 def _unseen(text: Text, old: str) -> str:
     """What keeps lines from matching that look the same: characters that the view cannot show; empty where it is not that."""
-    place = results.clean(text.plain).find(old)
+    shown = results.clean(text.plain)
+    place = shown.find(old)
     if place < 0:
         return ""
-    number = results.clean(text.plain).count("\n", 0, place) + 1
+    number = shown.count("\n", 0, place) + 1
     hidden = [
         (line, column, char)
         for line, words in enumerate(text.lines[number - 1 : number + old.count("\n")], number)
