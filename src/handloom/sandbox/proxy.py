@@ -68,7 +68,7 @@ class Proxy:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # one side is gone, or never said what it wanted
         except asyncio.CancelledError:
-            pass  # the sandbox closes
+            writer.transport.abort()  # the sandbox closes: what nobody has taken yet is not waited for
         finally:
             self._open.discard(task)
             writer.close()
@@ -93,8 +93,10 @@ class Proxy:
             async with asyncio.TaskGroup() as both:
                 both.create_task(_carried(reader, far_writer))
                 both.create_task(_carried(far_reader, writer))
-        finally:
-            far_writer.close()
+        except BaseException:
+            far_writer.transport.abort()
+            raise
+        far_writer.close()
 
     async def _dialled(self, host: str, port: int) -> tuple[StreamReader, StreamWriter]:
         """A connection to an address that was checked. Raises: RefusedError."""

@@ -1,11 +1,11 @@
 """MailServer: a mail server on this machine that takes messages and keeps them, for tests of what sends mail."""
 
-import asyncio
 import threading
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from types import TracebackType
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Self
 
 
@@ -18,90 +18,85 @@ class Received:
     message: EmailMessage
 
 
-@dataclass
 class MailServer:
     """Takes messages on a port of its own while the context lasts; `refuse` are receivers that it does not take.
 
     with MailServer() as server:
         ...  # send to server.host, server.port
     assert server.received[0].message["Subject"] == "hello"
+
+    Each conversation has a thread; leaving the context waits until all have ended.
     """
 
-    refuse: frozenset[str] = frozenset()
-    received: list[Received] = field(default_factory=list[Received])
-    host: str = "127.0.0.1"
-    port: int = 0
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop, repr=False)
-    _thread: threading.Thread | None = field(default=None, repr=False)
-    _talks: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"], repr=False)
+    def __init__(self, refuse: frozenset[str] = frozenset()) -> None:
+        self.refuse = refuse
+        self.received: list[Received] = []
+        self._server = _Listener(self)
+        self.host, self.port = "127.0.0.1", int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     def __enter__(self) -> Self:
-        ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
         self._thread.start()
-        ready.wait(10)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread is not None:
-            self._thread.join(10)
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
-    def _serve(self, ready: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._talk, self.host, self.port))
-        self.port = server.sockets[0].getsockname()[1]
-        ready.set()
-        self._loop.run_forever()
-        server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One conversation, as RFC 5321 has it."""
-        sender, receivers = "", list[str]()
-        await _say(writer, "220 test")
-        while line := await reader.readline():
+class _Listener(ThreadingTCPServer):
+    def __init__(self, post: MailServer) -> None:
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.post = post
+
+
+class _Conversation(StreamRequestHandler):
+    """One conversation, as RFC 5321 has it; a client that says nothing for `timeout` seconds is left."""
+
+    timeout = 10
+    server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]  # always the one that made it
+
+    def handle(self) -> None:
+        with suppress(OSError):  # the client went away or fell silent: what it had handed in is kept
+            self._talk()
+
+    def _talk(self) -> None:
+        post, sender, receivers = self.server.post, "", list[str]()
+        self._say("220 test")
+        while line := self.rfile.readline():
             words = line.decode("utf-8", "replace").strip()
             match words.split(" ")[0].split(":")[0].upper():
                 case "EHLO" | "HELO":
-                    await _say(writer, "250-test\r\n250-8BITMIME\r\n250 SMTPUTF8")
+                    self._say("250-test\r\n250-8BITMIME\r\n250 SMTPUTF8")
                 case "MAIL":
                     sender, receivers = _address(words), []
-                    await _say(writer, "250 ok")
-                case "RCPT" if _address(words) in self.refuse:
-                    await _say(writer, "550 nobody of this name")
+                    self._say("250 ok")
+                case "RCPT" if _address(words) in post.refuse:
+                    self._say("550 nobody of this name")
                 case "RCPT":
                     receivers.append(_address(words))
-                    await _say(writer, "250 ok")
+                    self._say("250 ok")
                 case "DATA":
-                    await _say(writer, "354 go on")
-                    self.received.append(Received(sender, tuple(receivers), await _data(reader)))
-                    await _say(writer, "250 kept")
+                    self._say("354 go on")
+                    post.received.append(Received(sender, tuple(receivers), self._message()))
+                    self._say("250 kept")
                 case "RSET" | "NOOP":
-                    await _say(writer, "250 ok")
+                    self._say("250 ok")
                 case "QUIT":
-                    await _say(writer, "221 bye")
-                    break
+                    self._say("221 bye")
+                    return
                 case _:
-                    await _say(writer, "502 not known here")
-        writer.close()
+                    self._say("502 not known here")
 
+    def _say(self, words: str) -> None:
+        self.wfile.write(f"{words}\r\n".encode())
 
-async def _say(writer: asyncio.StreamWriter, words: str) -> None:
-    writer.write(f"{words}\r\n".encode())
-    await writer.drain()
-
-
-async def _data(reader: asyncio.StreamReader) -> EmailMessage:
-    lines: list[bytes] = []
-    while (line := await reader.readline()) not in (b".\r\n", b""):
-        lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
-    return message_from_bytes(b"".join(lines), policy=policy.default)
+    def _message(self) -> EmailMessage:
+        lines: list[bytes] = []
+        while (line := self.rfile.readline()) not in (b".\r\n", b""):
+            lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
+        return message_from_bytes(b"".join(lines), policy=policy.default)
 
 
 def _address(words: str) -> str:
