@@ -293,6 +293,19 @@ async def test_a_new_id_with_a_name_begins_a_call_though_the_index_is_the_same()
     ]
 
 
+async def test_a_name_behind_a_whole_call_begins_one_where_all_have_the_index_zero_and_no_id() -> None:
+    def piece(arguments: str, name: str = "") -> Json:
+        return {"tool_calls": [{"index": 0, "id": "", "function": {"name": name, "arguments": arguments}}]}
+
+    nameless = streamed(
+        chunk(piece('{"a": 1, "b": 2}', "add")),
+        chunk(piece('{"a": 3,', "add")),
+        chunk(piece(' "b": 4}'), "tool_calls"),
+    )
+    got, _, _ = await ask([nameless], WITH_TOOL)
+    assert [made.arguments for made in got.message.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+
+
 async def test_calls_of_tools_that_there_are_not_go_back_with_names_that_services_take() -> None:
     search = msgspec.structs.replace(ADD, name="repo.search")
     names = ["multi_tool_use.parallel", "my tool\n" + "x" * 300, "", "加", "add", "repo.search"]

@@ -11,13 +11,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from handloom.events import ModelDelta, ModelRetried, WarningRaised
+from handloom.events import ModelRetried, WarningRaised
 from handloom.llm import code, repair, retry, structured, wire
+from handloom.llm.draft import Draft
 from handloom.llm.model import Emit, Reply, Request
 from handloom.llm.profiles import Profile, ToolMode, profile_for
 from handloom.llm.retry import Fault
 from handloom.llm.tokens import Meter
-from handloom.messages import Json, Message, ToolCall, Usage, is_object
+from handloom.messages import Json, Message, ToolCall, is_object
 from handloom.redaction import Secret
 
 if TYPE_CHECKING:
@@ -31,28 +32,6 @@ DISTRUST = 2  # replies with calls written as text after which `auto` stops offe
 class _FaultError(Exception):
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-
-
-@dataclass
-class _CallDraft:
-    index: int | None
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-
-
-@dataclass
-class _Draft:
-    """A reply of this mode while it streams in."""
-
-    mode: ToolMode
-    text: list[str] = field(default_factory=list[str])
-    thinking: list[str] = field(default_factory=list[str])
-    calls: list[_CallDraft] = field(default_factory=list[_CallDraft])
-    usage: Usage = field(default_factory=Usage)
-    counted: bool = False  # usage came behind the last words, by itself: nothing more was to come
-    finish: str = ""
-    model: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,21 +163,22 @@ class OpenAIModel:
 
     # Streaming
 
-    async def _stream(self, request: Request, emit: Emit) -> _Draft:
+    async def _stream(self, request: Request, emit: Emit) -> Draft:
         import openai
 
-        draft = _Draft(self._mode_of(request))
+        draft = Draft(self._mode_of(request), self.profile.price)
         try:
             async with aclosing(self._chunks(self.body(request))) as chunks:
                 async for chunk in chunks:
-                    await self._take(chunk, draft, emit)
+                    for shown in draft.take(chunk):
+                        await emit(shown)
         except openai.APIStatusError as error:
             raise _FaultError(_status_fault(error)) from error
         except openai.APIError as error:  # time-outs, broken connections, errors inside a stream
             raise _FaultError(
                 Fault(code=error.code or "", text=_connection_text(error), status=_inner_status(error))
             ) from error
-        if not draft.finish and not draft.counted:
+        if not draft.is_whole:
             raise _FaultError(Fault(text="the stream ended in the middle of a reply"))
         return draft
 
@@ -229,39 +209,6 @@ class OpenAIModel:
         finally:
             await stream.close()
 
-    async def _take(self, chunk: "ChatCompletionChunk", draft: _Draft, emit: Emit) -> None:
-        draft.model = chunk.model or draft.model
-        if chunk.usage is not None:
-            draft.usage = self._usage(chunk.usage)
-        if not chunk.choices:
-            draft.counted = draft.counted or chunk.usage is not None
-            return
-        draft.counted = False
-        choice = chunk.choices[0]
-        draft.finish = choice.finish_reason or draft.finish
-        delta: Any = choice.delta
-        if delta is None:
-            return
-        if thinking := getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None):
-            draft.thinking.append(thinking)
-            await emit(ModelDelta(text=repair.sound(thinking), channel="thinking"))
-        if delta.content:
-            draft.text.append(delta.content)
-            channel = "calls" if draft.mode == "structured" else "text"
-            await emit(ModelDelta(text=repair.sound(delta.content), channel=channel))
-        for piece in delta.tool_calls or ():
-            await emit(ModelDelta(text=repair.sound(_take_call(piece, draft)), channel="calls"))
-
-    def _usage(self, usage: Any) -> Usage:
-        prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
-        details = getattr(usage, "prompt_tokens_details", None)
-        cached = getattr(details, "cached_tokens", None) or getattr(usage, "prompt_cache_hit_tokens", None) or 0
-        cost = 0.0
-        if price := self.profile.price:
-            rate = price.prompt if price.cached is None else price.cached
-            cost = ((prompt - cached) * price.prompt + cached * rate + completion * price.completion) / 1e6
-        return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cost=cost, calls=1)
-
     def _connection(self) -> "AsyncOpenAI":
         if self._client is None:
             import openai
@@ -283,10 +230,10 @@ class OpenAIModel:
 
     # From a draft to a reply
 
-    async def _reply(self, request: Request, draft: _Draft, seconds: float, emit: Emit) -> Reply:
+    async def _reply(self, request: Request, draft: Draft, seconds: float, emit: Emit) -> Reply:
         self._meter.learn(request.system, request.messages, request.tools, draft.usage.prompt_tokens)
         begun = code.START if self._begins(request) else ""
-        text, calls = repair.sound(begun + "".join(draft.text)), [_finished(call) for call in draft.calls]
+        text, calls = repair.sound(begun + draft.text), draft.calls
         written = 0
         if not calls and request.tools and text.strip():
             text, calls, written = self._read_text(text, request, cut=draft.finish == "length")
@@ -301,7 +248,7 @@ class OpenAIModel:
                     )
                 )
         return Reply(
-            message=Message.assistant(text, tuple(calls), thinking=repair.sound("".join(draft.thinking))),
+            message=Message.assistant(text, tuple(calls), thinking=repair.sound(draft.thinking)),
             usage=draft.usage,
             model=draft.model or self.name,
             mode=mode,
@@ -340,39 +287,6 @@ class OpenAIModel:
 
 def _json_schema(name: str, schema: Json) -> Json:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
-
-
-def _take_call(piece: Any, draft: _Draft) -> str:
-    """Add a piece of a call to the one that it goes on with, or begin one with it."""
-    call = _goes_on_with(piece, draft)
-    if call is None:
-        call = _CallDraft(piece.index)
-        draft.calls.append(call)
-    call.id = piece.id or call.id
-    if piece.function is None:
-        return ""
-    call.name += piece.function.name or ""
-    call.arguments.append(piece.function.arguments or "")
-    return (piece.function.name or "") + (piece.function.arguments or "")
-
-
-def _goes_on_with(piece: Any, draft: _Draft) -> _CallDraft | None:
-    """The call that a piece goes on with, None where it begins one.
-
-    A service that leaves out `index` sends one call a piece, or goes on with the last. Gemini's gives all calls of a reply the index 0: a new id with a name begins one.
-    """
-    named = bool(piece.function and piece.function.name)
-    last = next((call for call in reversed(draft.calls) if piece.index is None or call.index == piece.index), None)
-    if last is None:
-        return None
-    begins = bool(piece.id) and piece.id != last.id
-    if piece.index is None:
-        return None if named or begins else last
-    return None if named and last.name and begins else last
-
-
-def _finished(call: _CallDraft) -> ToolCall:
-    return repair.make_call(call.id, call.name, "".join(call.arguments))
 
 
 def _status_fault(error: Any) -> Fault:
