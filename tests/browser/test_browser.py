@@ -75,7 +75,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk
 
 @pytest.fixture
 async def desk(shared: Desk) -> Desk:
-    for _ in range(len(shared.session.pages) - 1):
+    for _ in range(len(shared.session.tabs.pages) - 1):
         await actions.tab(shared.session, "close_tab", 1)
     await shared.session.page.goto("about:blank")
     await shared.look()
@@ -412,7 +412,7 @@ async def test_going_back_stays_where_there_is_nothing_before(tmp_path: Path):
             await actions.navigate(session, site.url)
             with pytest.raises(ToolError, match="no page to go back to"):
                 await actions.go_back(session)
-            assert session.address == f"{site.url}/"
+            assert session.tabs.address == f"{site.url}/"
             await session.state()
             await actions.click(session, 1)  # the form posts to its own address
             assert "went back" in await actions.go_back(session)
@@ -475,7 +475,7 @@ async def test_w10_popups_without_end_are_bounded(desk: Desk):
     await desk.click('button "spam"')
     await actions.wait(desk.session, 0.3)
     await desk.look()
-    assert len(desk.session.pages) <= 12
+    assert len(desk.session.tabs.pages) <= 12
 
 
 async def test_w10_a_pdf_is_handed_to_the_reader(desk: Desk):
@@ -528,20 +528,42 @@ def offspring() -> dict[psutil.Process, tuple[str, int]]:
     return found
 
 
+async def killed(before: dict[psutil.Process, tuple[str, int]]) -> None:
+    """Kill the browsers that were started since."""
+    mains = [each for each, (line, _) in offspring().items() if each not in before and "--type=" not in line]
+    assert mains
+    for process in mains:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    await asyncio.sleep(0.3)
+
+
 async def test_w10_a_killed_browser_is_started_again_where_it_was(tmp_path: Path):
     before = offspring()
     with Site({"/": page("<p>here</p>")}) as site:
         async with browsing(tmp_path, guard=Guard(private=(site.host,))) as session:
             await actions.navigate(session, site.url)
-            mains = [each for each, (line, _) in offspring().items() if each not in before and "--type=" not in line]
-            assert mains
-            for process in mains:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            await asyncio.sleep(0.3)
+            await killed(before)
             state = await session.state()
             assert state.text == "here"
             assert any("started again" in note for note in state.notes)
+
+
+async def test_w10_a_browser_that_was_started_again_opens_files_of_the_workspace_alone(tmp_path: Path):
+    folder, before = tmp_path / "workspace", offspring()
+    folder.mkdir()
+    (tmp_path / "outside.html").write_text("<p>the secret of the house</p>")
+    (folder / "in.html").write_text(f"<p>inside</p><iframe src='file://{tmp_path}/outside.html'></iframe>")
+    with Site({"/": page("<p>here</p>")}) as site:
+        async with browsing(folder, guard=Guard(private=(site.host,))) as session:
+            await actions.navigate(session, f"file://{folder}/in.html")
+            await actions.navigate(session, site.url)
+            await killed(before)
+            await actions.navigate(session, f"file://{folder}/in.html")
+            state = await session.state()
+    assert "inside" in state.text
+    assert "secret" not in state.text
+    assert any("outside.html is not in the workspace" in note for note in state.notes)
 
 
 async def test_a_profile_in_use_gives_a_temporary_one_and_says_so(tmp_path: Path):

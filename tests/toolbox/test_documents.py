@@ -23,7 +23,7 @@ from handloom.net import Guard
 from handloom.testing.models import ScriptedModel
 from handloom.testing.site import Site, raw
 from handloom.testing.tools import FakeContext
-from handloom.toolbox import document, document_worker
+from handloom.toolbox import document, document_html
 from handloom.toolbox.documents import document_tool
 from handloom.toolbox.extract import extractor
 from handloom.toolbox.fetch import fetch_tool
@@ -183,6 +183,14 @@ WORDS = "".join(
         ("<p>a</p><pre>def f(x):\n    if x:\n\n\n\n\treturn  1</pre> b  c", "a\n\ndef f(x):\n    if x:\n\n\n\n\treturn  1\nb c"),
         ("<body><pre>    <b>a</b>  b\r        c</pre><p>d", "    a  b\n        c\n\nd"),
         ("<head><base href=//a.org/b/><base href=//c.org/></head><a href=d>e</a>", "[e](//a.org/b/d)"),
+        ("<body><p>a</p><svg><title>Cart</title><path d=M0><p>b<section>c", "a\n\nb\nc"),
+        ("<body><a href=//a.org><svg><style>g{}</style><g><path d=M0></a> b", "[](//a.org) b"),
+        ("<body><div><svg><path d=M0></div>b <svg><g><text>c</text></g></svg>d", "b d"),
+        ("<body><p>a</p><svg><style>g{}</style><path d=M0>b <a href=c>c</a>", "a\nb c"),
+        ("<body><svg><foreignObject><p>a</p></foreignObject><text>b</text></svg><svg/>c", "c"),
+        ("<body><p>a <noscript>b <a href=//c.org>c</a></noscript>d", "a b [c](//c.org)d"),
+        ("<head><noscript><link href=x><style>y</style></noscript><title>T</title></head>words", "# T\n\nwords"),
+        ("<head><title>T</title><noscript><p>Prices: 7</p></noscript></head><body>words", "# T\n\nPrices: 7\n\nwords"),
     ],
 )  # fmt: skip
 async def test_of_a_page_no_text_is_lost(page: str, text: str, tmp_path: Path):
@@ -190,10 +198,24 @@ async def test_of_a_page_no_text_is_lost(page: str, text: str, tmp_path: Path):
     assert said.partition("\n")[2].rpartition("\n[end ")[0] == text
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<noscript><p>The price without scripts is 12 euros, as long as there are any.</p></noscript>",
+        "<svg><path d=M0><p>The price beside the icon is 12 euros, as long as there are any.</p>",
+        "<svg><path d=M0>The price beside the icon is 12 euros, as long as there are any.",
+    ],
+)
+async def test_of_a_long_page_nothing_is_lost_for_a_reader_without_scripts(part: str, tmp_path: Path):
+    said = await read(tmp_path, f"<!doctype html><html><body>{WORDS}{part}".encode(), "a.html")
+    assert "Number 59 of the paragraphs" in said
+    assert "is 12 euros" in said
+
+
 @given(st.text("ab<&é \t\n"))
 def test_preformatted_text_stays_as_it_is(text: str):
     page = f"<body><p>before</p><pre>|{html.escape(text)}|</pre><p>after"
-    assert document_worker.html(page, "") == f"before\n\n|{text}|\n\nafter"
+    assert document_html.markdown(page, "") == f"before\n\n|{text}|\n\nafter"
 
 
 async def test_a_link_that_is_no_address_stays_as_it_is(tmp_path: Path):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -73,6 +73,12 @@ class Running:
     @property
     def is_dead(self) -> bool:
         return self.browser is not None and not self.browser.is_connected()
+
+    def refusals(self, hosts: Container[str]) -> list[str]:
+        """What the guard has newly refused to pages, which asked for `hosts`; what the browser itself wanted is nobody's business here."""
+        refused = [why for host, why in dict.fromkeys(self.proxy.refused) if host in hosts]
+        self.proxy.refused.clear()
+        return [f"refused: {each}" for each in refused[:3]]
 
     async def aclose(self) -> None:
         """Close every part, each within its time, whatever state it is in."""

@@ -14,7 +14,6 @@ from handloom.errors import ToolError
 if TYPE_CHECKING:
     from playwright.async_api import Dialog, Download, Page, Request, Response
 
-MOST_TABS = 12
 MOST_NOTES = 12
 MOST_HOSTS = 5_000
 NO_PAGE = {204, 205}  # answers after which the old page stays

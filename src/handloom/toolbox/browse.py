@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -59,30 +60,34 @@ PARAMETERS = {
 }
 
 
+# The model reads these words and fields: they are the tool's description and its parameters.
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The arguments of one call."""
+    """Use a web browser: navigate(url), click(index), input_text(index, text, submit), select_option(index, values), scroll(pages), go_back, send_keys(keys), find_text(query), extract(goal), wait, tabs. `index` is the number in [ ] on the page, or of a tab."""
 
     action: Action
-    url: str | None
-    index: int | None
-    text: str | None
-    keys: str | None
-    values: list[str] | None
-    path: str | None
-    query: str
-    pages: float | None
-    dx: float
-    dy: float | None
-    x: float | None
-    y: float | None
-    to_index: int | None
-    seconds: float
-    button: actions.Button
-    new_tab: bool
-    submit: bool
-    slowly: bool
-    double: bool
+    url: str | None = None
+    index: int | None = None
+    text: str | None = None
+    keys: str | None = None
+    values: list[str] | None = None
+    path: str | None = None
+    goal: str = ""
+    query: str = ""
+    pages: float | None = None
+    dx: float = 0.0
+    dy: float | None = None
+    x: float | None = None
+    y: float | None = None
+    to_index: int | None = None
+    seconds: Annotated[float, Field(ge=0, le=actions.MOST_WAIT)] = 3.0
+    start: int = 0
+    button: actions.Button = "left"
+    new_tab: bool = False
+    submit: bool = False
+    slowly: bool = False
+    double: bool = False
+    full_page: bool = False
 
     def given(self, name: str) -> Any:
         """An argument that the action needs. Raises: ToolError when it is missing."""
@@ -136,87 +141,57 @@ def browser_tool(
     """The tool under this guard; without `extract` the text of a page is given piece by piece."""
     guard, settings = guard or Guard(), settings or BrowserSettings()
 
-    @tool(
-        name=NAME,
-        effects={"network_send"},
-        untrusted=True,
-        destinations=("url", "text", "path"),
-        actions=PARAMETERS,
-    )
-    async def browser_use(  # noqa: PLR0913, PLR0917 - the parameters of all actions
-        action: Action,
-        context: ToolContext,
-        url: str | None = None,
-        index: int | None = None,
-        text: str | None = None,
-        keys: str | None = None,
-        values: list[str] | None = None,
-        path: str | None = None,
-        goal: str = "",
-        query: str = "",
-        pages: float | None = None,
-        dx: float = 0.0,
-        dy: float | None = None,
-        x: float | None = None,
-        y: float | None = None,
-        to_index: int | None = None,
-        seconds: Annotated[float, Field(ge=0, le=actions.MOST_WAIT)] = 3.0,
-        start: int = 0,
-        button: actions.Button = "left",
-        new_tab: bool = False,  # noqa: FBT001,FBT002 - parameters of the tool, which the model names
-        submit: bool = False,  # noqa: FBT001,FBT002 - the same
-        slowly: bool = False,  # noqa: FBT001,FBT002 - the same
-        double: bool = False,  # noqa: FBT001,FBT002 - the same
-        full_page: bool = False,  # noqa: FBT001,FBT002 - the same
-    ) -> ToolResult:
-        """Use a web browser: navigate(url), click(index), input_text(index, text, submit), select_option(index, values), scroll(pages), go_back, send_keys(keys), find_text(query), extract(goal), wait, tabs. `index` is the number in [ ] on the page, or of a tab."""
+    async def browser_use(context: ToolContext, **arguments: Any) -> ToolResult:
         if lacking := missing(settings):
             raise ToolError(lacking)
         session = await context.resource(
             BrowserSession, lambda: BrowserSession.open(context.workspace, settings, guard)
         )
         spotlight = await context.resource(Spotlight, Spotlight.start)
-        if action == "extract":
-            return await _extracted(session, spotlight, extract, goal, start)
-        if action == "screenshot":
-            image = await actions.screenshot(session, full_page=full_page)
-            return ToolResult(text="a screenshot was taken", images=(image,), untrusted=True)
-        want = Wanted(
-            action=action,
-            url=url,
-            index=index,
-            text=text,
-            keys=keys,
-            values=values,
-            path=path,
-            query=query,
-            pages=pages,
-            dx=dx,
-            dy=dy,
-            x=x,
-            y=y,
-            to_index=to_index,
-            seconds=seconds,
-            button=button,
-            new_tab=new_tab,
-            submit=submit,
-            slowly=slowly,
-            double=double,
-        )
-        said = await DO[action](session, want)
-        with contextlib.suppress(ToolError):  # what was done is done, even where the page cannot be seen after it
-            said += f" (view {await session.view()})"
-        for file in session.watch.files:
-            await context.artifact(file, "downloaded")
-        session.watch.files.clear()
-        return ToolResult(text=spotlight.around(said, session.address), untrusted=True)
+        want = Wanted(**arguments)
+        match want.action:
+            case "extract":
+                return await _extracted(session, spotlight, extract, want)
+            case "screenshot":
+                image = await actions.screenshot(session, full_page=want.full_page)
+                return ToolResult(text="a screenshot was taken", images=(image,), untrusted=True)
+            case _:
+                said = await _done(session, want)
+                await _report_files(session, context)
+                return ToolResult(text=spotlight.around(said, session.tabs.address), untrusted=True)
 
-    return browser_use
+    return replace(_described(), call=browser_use, context_name="context")
+
+
+@cache
+def _described() -> Tool:
+    """The tool as a model reads it, without what it does."""
+    return tool(
+        name=NAME, effects={"network_send"}, untrusted=True, destinations=("url", "text", "path"), actions=PARAMETERS
+    )(Wanted)
 
 
 async def _extracted(
-    session: BrowserSession, spotlight: Spotlight, extract: Extract | None, goal: str, start: int
+    session: BrowserSession, spotlight: Spotlight, extract: Extract | None, want: Wanted
 ) -> ToolResult:
     text = "\n".join(await session.text())
-    body, usage = await extract(text, goal, start) if goal and extract else (piece(text, start), Usage())
-    return ToolResult(text=spotlight.around(body, session.address), untrusted=True, usage=usage)
+    if want.goal and extract:
+        body, usage = await extract(text, want.goal, want.start)
+    else:
+        body, usage = piece(text, want.start), Usage()
+    return ToolResult(text=spotlight.around(body, session.tabs.address), untrusted=True, usage=usage)
+
+
+async def _done(session: BrowserSession, want: Wanted) -> str:
+    """What an action says that it did, and how the page looks then: the same number whenever it looks the same."""
+    said = await DO[want.action](session, want)
+    with contextlib.suppress(ToolError):  # what was done is done, even where the page cannot be seen after it
+        said += f" (view {await session.view()})"
+    return said
+
+
+async def _report_files(session: BrowserSession, context: ToolContext) -> None:
+    """Report what was downloaded since the last action."""
+    for file in session.watch.files:
+        await context.artifact(file, "downloaded")
+    session.watch.files.clear()
