@@ -188,9 +188,13 @@ class StepEnded(Envelope, frozen=True, tag="step.ended"):
 
 
 class StepSummarised(Envelope, frozen=True, tag="step.summarised"):
-    """What came of a step, in short, for prompts in which the whole has no room; written once."""
+    """What came of a step, in short, for prompts in which the whole has no room; written once.
+
+    `asked_by` is the span of the attempt that asked for it, for which `usage` counts; where it is empty, as in older journals, that is the step itself.
+    """
 
     summary: str
+    asked_by: str = ""
     usage: Usage = Usage()
 
 
@@ -309,6 +313,8 @@ def agent_scope(span: str) -> str:
 
     A call that itself runs an agent has turns below it, so the last turn decides.
     """
-    parts = span.split("/") if span else []
+    if "turn-" not in span:
+        return span
+    parts = span.split("/")
     turns = [place for place, part in enumerate(parts) if part.startswith("turn-")]
     return "/".join(parts[: turns[-1]] if turns else parts)

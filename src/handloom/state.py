@@ -132,7 +132,8 @@ class State:
         if isinstance(event, OF_STEPS):
             # They are the most by far, and tell of nothing but their step.
             self.flow.apply_step(event)
-            self.usage = self.usage + event.usage if isinstance(event, StepSummarised) else self.usage
+            if isinstance(event, StepSummarised):
+                self.usage += event.usage
             return
         if isinstance(event, _SPOKEN) or (isinstance(event, ToolReturned) and agent_scope(event.span) in self.memories):
             self.memory(event.span).apply(event)
@@ -201,6 +202,6 @@ class State:
 
     def _count_time(self, event: Event) -> None:
         """Add the time since the last event, but not the time in which nothing ran."""
-        if self.status == "running" and not isinstance(event, _BEGUN):
-            self.seconds += max(0.0, event.at - self._last_at)
+        if self.status == "running" and event.at > self._last_at and not isinstance(event, _BEGUN):
+            self.seconds += event.at - self._last_at
         self._last_at = event.at

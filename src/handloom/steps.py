@@ -146,8 +146,9 @@ class Steps:
                 step.status, step.previous, step.failures, step.round = "pending", event.output, 0, event.round + 1
                 step.under_way = False
             case StepSummarised():
-                # The event does not tell who asked, so it counts for the step whose output it is.
-                step.summary, step.usage, step.requests = event.summary, step.usage + event.usage, step.requests + 1
+                step.summary = event.summary
+                # Like a summary of an agent's own it is no turn of the step.
+                self._spend(event.asked_by or event.span, event.usage)
             case _:
                 pass
 

@@ -1,7 +1,9 @@
 """What the engine does with each kind of step and each of its options."""
 
 import asyncio
+import json
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,14 @@ from handloom.events import (
     StepSummarised,
     ToolReturned,
     WarningRaised,
+    decode,
 )
+from handloom.flow import templates
 from handloom.flow.cache import FolderCache
 from handloom.flow.planner import ModelPlanner
 from handloom.flow.report import Report
 from handloom.flow.revision import Revision
+from handloom.flow.values import Known
 from handloom.flow.workers import AS_USUAL, Ask
 from handloom.llm.model import Request
 from handloom.llm.profiles import Profile
@@ -190,6 +195,20 @@ steps:
 """
     result, _ = await desk.run(flow)
     assert result.answer == 'one two two {"a": "one", "看-b": "two"}'
+
+
+async def test_a_template_sees_all_steps_before_it_also_beside_one_of_them(desk: Desk) -> None:
+    flow = """
+steps:
+  a: {tool: work, with: {say: first}}
+  b: {needs: [a], tool: work, with: {say: second}}
+  other: {tool: work, with: {say: unseen}}
+  c: {needs: [b], tool: work, with: {say: "{{ steps.b.output }}: {{ steps | tojson }}"}}
+"""
+    _, state = await desk.run(flow)
+    one, _, rest = state.step("c").output.partition(": ")
+    assert one == "second"
+    assert {name: step["output"] for name, step in json.loads(rest).items()} == {"a": "first", "b": "second"}
 
 
 async def test_a_sub_flow_runs_below_its_step(desk: Desk) -> None:
@@ -846,6 +865,58 @@ steps:
     assert state.step("c").output.strip() in ("1000000", "3000000")
 
 
+@pytest.mark.parametrize("read", ["{{ steps.list.output[index] }} of {{ item }}", "{{ steps.list.output }}"])
+async def test_items_that_read_a_long_list_cost_in_proportion_to_it(desk: Desk, read: str) -> None:
+    async def calls(count: int) -> int:
+        made = 0
+
+        def count_call(_frame: object, event: str, _of: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        listed = {"for_each": list(range(count)), "tool": "work", "with": {"say": "{{ item }}"}}
+        reader = {**listed, "needs": ["list"], "with": {"say": read}}
+        run, engine = await desk.start({"steps": {"list": listed, "reader": reader}})
+        sys.setprofile(count_call)
+        try:
+            result = await run.complete(engine.carry_out)
+        finally:
+            sys.setprofile(None)
+        assert result.status == "success", result.reason
+        return made
+
+    assert await calls(800) < 10 * await calls(100)
+
+
+async def test_the_text_of_an_output_is_made_once_for_all_who_read_it(desk: Desk) -> None:
+    _, state = await desk.run(
+        {"steps": {"a": {"tool": "work", "with": {"say": "[1, 2]"}, "output": {"type": "array"}}}}
+    )
+    known = Known(state, "")
+    first, second = (templates.as_text(known.view("a")["output"]) for _ in range(2))
+    assert first == "[1, 2]"
+    assert first is second
+
+
+async def test_who_changes_a_value_that_it_was_given_changes_no_output(desk: Desk) -> None:
+    @tool
+    def spoil(rows: list[Any]) -> str:
+        """Change what was given."""
+        rows[0]["n"].append("spoilt")
+        return "done"
+
+    desk.tools = (spoil,)
+    flow = """
+steps:
+  a: {tool: work, with: {say: '[{"n": [1]}]'}, output: {type: array}}
+  b: {needs: [a], tool: spoil, with: {rows: "{{ steps.a.output }}"}}
+outputs: {a: "{{ steps.a.output }}"}
+"""
+    result, state = await desk.run(flow)
+    assert state.step("b").status == "success"
+    assert json.loads(result.answer) == [{"n": [1]}]
+
+
 async def test_a_prompt_too_long_gets_summaries_and_then_less(desk: Desk) -> None:
     long = "facts about tea and its price. " * 400
 
@@ -884,8 +955,32 @@ async def test_readers_at_the_same_time_share_one_summary_and_it_is_counted(desk
     assert result.status == "success", result.reason
     assert sum(isinstance(event, StepSummarised) for event in desk.events(result.run)) == 1
     assert len(desk.model.requests) == 4
+    assert sum(step.usage.calls for step in state.steps.values()) == state.usage.calls == 4
     assert sum(step.usage.total_tokens for step in state.steps.values()) == state.usage.total_tokens
-    assert sum(step.requests for step in state.steps.values()) == 4
+
+
+async def test_a_summary_counts_for_the_step_that_asked_for_it_but_is_no_turn_of_it(desk: Desk) -> None:
+    long = "facts about tea and its price. " * 400
+
+    def reply(request: Request) -> str:
+        return "tea costs 12" if request.system.startswith("You shorten") else "read"
+
+    desk.model = ScriptedModel([reply] * 9, profile=Profile(max_context=32_768))
+    flow = f'limits: {{context_tokens: 1000}}\nsteps:\n  s: {{prompt: "say much"}}\n  t: {{tool: work, with: {{say: "{long}"}}}}\n'
+    flow += '  a: {needs: [s, t], prompt: "{{ steps.t.output }}", limits: {max_turns: 1}}'
+    result, state = await desk.run(flow)
+    assert result.status == "success", result.reason
+    assert {span: step.usage.calls for span, step in state.steps.items()} == {"s": 1, "t": 0, "a": 2}
+    [event] = [event for event in desk.events(result.run) if isinstance(event, StepSummarised)]
+    assert (event.span, event.asked_by) == ("t", "a")
+
+
+async def test_a_summary_of_an_older_journal_counts_for_the_step_that_was_summarised(desk: Desk) -> None:
+    result, state = await desk.run({"steps": {"a": {"tool": "work"}, "b": {"needs": ["a"], "tool": "work"}}})
+    older = b'{"kind":"step.summarised","run":"%s","seq":%d,"span":"a","summary":"short","usage":{"prompt_tokens":5,"calls":1}}'
+    state.apply(decode(older % (result.run.encode(), state.seq)))
+    assert state.step("a").summary == "short"
+    assert (state.step("a").usage.total_tokens, state.usage.total_tokens) == (5, 5)
 
 
 async def test_what_is_left_out_of_a_prompt_is_said(desk: Desk) -> None:

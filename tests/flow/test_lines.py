@@ -31,6 +31,7 @@ from handloom.views.lines import line
         (StepRetried(span="a", attempt=1, reason="no\nway", delay=2), "a: failed (no way), tried again in 2.0 s"),
         (StepRepeated(span="a", round=2, output="x"), "a: round 2 is over, another follows"),
         (StepSummarised(span="a", summary="short"), "a: its output was summarised"),
+        (StepSummarised(span="a", summary="short", asked_by="b#0"), "a: its output was summarised for b#0"),
         (StepEnded(span="a", status="success", output={"价": 1}), 'a: success: {"价": 1}'),
         (StepEnded(span="a", status="success", cached=True), "a: success (from the cache)"),
         (StepEnded(span="b", status="skipped", reason="because of 'a'", cause="a"), "b: skipped: because of 'a'"),

@@ -72,12 +72,15 @@ def test_a_template_that_is_one_expression_gives_the_value_itself() -> None:
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ inputs.names.append(1) }}", "unsafe"),
         ("{{ 'x'.format(1) }}", "not safely callable"),
+        ("{{ inputs.values }}", "no key 'values'"),
+        ("all: {{ inputs.names.count }}", "called with count()"),
     ],
 )
 def test_what_cannot_be_filled_is_told(text: str, said: str) -> None:
-    with pytest.raises(TemplateError) as error:
-        fill(text, VALUES)
-    assert said in str(error.value)
+    for filled in (fill, fill_all):
+        with pytest.raises(TemplateError) as error:
+            filled(text, VALUES)
+        assert said in str(error.value)
 
 
 @pytest.mark.timeout(20)
@@ -154,3 +157,18 @@ def test_what_a_template_reads_is_known() -> None:
     assert found.inputs == {"d"}
     assert found.names == {"steps", "inputs", "step_e_output", "x"}
     assert found.unclear == ("steps",)
+    assert not found.all_steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ steps.a.output }} {{ steps | tojson }}",
+        "{% for name in steps %}{{ name }}{{ steps.a.output }}{% endfor %}",
+        "{{ 'x' ~ steps ~ steps['a'].output }}",
+    ],
+)
+def test_a_template_that_uses_all_steps_at_once_reads_them_all(text: str) -> None:
+    found = templates.template(text).reads
+    assert found.all_steps
+    assert found.steps == {"a"}

@@ -11,6 +11,7 @@ from handloom.flow import spans
 from handloom.flow.progress import Progress, Scope
 
 Following = Generator[Event]
+_NOTHING: tuple[Event, ...] = ()
 
 
 def advance(progress: Progress, events: Iterable[Event]) -> list[Event]:
@@ -25,28 +26,26 @@ def advance(progress: Progress, events: Iterable[Event]) -> list[Event]:
         # What follows is decided one by one, each after the one before it was applied.
         progress.apply(event)
         happened.append(event)
-        waiting.append(follow(progress, event))
+        if following := follow(progress, event):
+            waiting.append(iter(following))
     return happened
 
 
-def follow(progress: Progress, event: Event) -> Following:
-    """What follows from an event that was just applied."""
+def follow(progress: Progress, event: Event) -> Iterable[Event]:
+    """What follows from an event that was just applied; decided one by one, as it is taken."""
     match event:
-        case PlanMade(span=scope) | PlanRevised(span=scope):
-            yield from sweep(progress, scope)
+        case StepEnded():
+            return _after_end(progress, event)
         case StepStarted(span=unit, items=items) if items is not None:
-            yield from _items(progress, unit, len(items))
+            return _items(progress, unit, len(items))
         case StepRepeated(span=unit):
-            yield from admit(progress, unit)
-        case StepEnded(span=unit):
-            yield from (
-                finish(progress, spans.whole(unit)) if spans.item_of(unit) is not None else _after_step(progress, event)
-            )
-            yield from fill(progress)
+            return admit(progress, unit)
         case StepRetried():
-            yield from fill(progress)
+            return fill(progress)
+        case PlanMade(span=scope) | PlanRevised(span=scope):
+            return sweep(progress, scope)
         case _:
-            pass
+            return _NOTHING
 
 
 def sweep(progress: Progress, scope: str) -> Following:
@@ -62,7 +61,8 @@ def sweep(progress: Progress, scope: str) -> Following:
 def ready(progress: Progress, unit: str) -> Following:
     """A unit whose needs are over: it starts at once, or waits for its condition, its approval, its items, or a slot."""
     step = progress.step(unit)
-    if spans.item_of(unit) is None and any(step.get(key) is not None for key in ("if", "approval", "for_each")):
+    asks_first = step.get("if") is not None or step.get("approval") is not None or step.get("for_each") is not None
+    if asks_first and spans.item_of(unit) is None:
         yield StepQueued(span=unit)
     else:
         yield from admit(progress, unit)
@@ -70,7 +70,7 @@ def ready(progress: Progress, unit: str) -> Following:
 
 def admit(progress: Progress, unit: str) -> Following:
     """A unit that may start: it does, where a slot is free."""
-    if progress.slots and (not progress.takes_slot(unit) or (progress.has_slot_free() and not progress.queue)):
+    if progress.slots and ((progress.has_slot_free() and not progress.queue) or not progress.takes_slot(unit)):
         yield _started(progress, unit)
     else:
         yield StepQueued(span=unit, cleared=True)
@@ -107,8 +107,14 @@ def finish(progress: Progress, step: str) -> Following:
         yield StepEnded(span=step, status="success")
 
 
+def _after_end(progress: Progress, event: StepEnded) -> Following:
+    unit = event.span
+    yield from finish(progress, spans.whole(unit)) if spans.item_of(unit) is not None else _after_step(progress, event)
+    yield from fill(progress)
+
+
 def _after_step(progress: Progress, event: StepEnded) -> Following:
-    scope, name = spans.scope_of(event.span), spans.step_of(event.span)
+    scope, name = spans.split(event.span)
     plan = progress.scopes[scope]
     blocks = plan.blocks(name, event.status, event.cause)
     for other in plan.after[name]:

@@ -66,7 +66,7 @@ async def _summarised(run: Run, known: Known, model: Model, name: str) -> str:
     summary = reply.message.text.strip()[: 6 * SUMMARY_TOKENS] or f"{text[:600]} [...]"
     if len(summary) >= len(text):
         return ""
-    await run.emit(StepSummarised(span=unit, summary=summary, usage=reply.usage))
+    await run.emit(StepSummarised(span=unit, summary=summary, asked_by=run.span, usage=reply.usage))
     return summary
 
 

@@ -1,7 +1,8 @@
 """Order: one attempt at one unit of a flow, with all that decides what is to be done; and how such an attempt comes out."""
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from handloom.errors import ModelError
 from handloom.events import Event
@@ -14,8 +15,7 @@ from handloom.state import State
 from handloom.steps import StepState
 
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """`again` says that the attempt was under way when the run stopped."""
 
     unit: str
@@ -73,8 +73,7 @@ class Order:
         return self.step.limits.over(self.defaults.limits) if self.step.limits else self.defaults.limits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an attempt, and what is to be recorded with it."""
 
     output: Any = None
@@ -82,14 +81,13 @@ class Done:
     cached: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """Why an attempt failed. `unavailable` is the error of a model that is out of reach; `unknown` says that it may have done its
     work all the same, `final` that another attempt would be the same.
     """
 
     reason: str
-    events: tuple[Event, ...] = field(default=())
+    events: tuple[Event, ...] = ()
     unavailable: ModelError | None = None
     unknown: bool = False
     final: bool = False

@@ -21,15 +21,15 @@ class Orders:
 
     def of(self, unit: str, attempt: int, *, again: bool = False) -> Order:
         """One attempt at a unit."""
-        scope = spans.scope_of(unit)
+        scope, name = spans.split(unit)
         if scope not in self._defaults:
             defaults = Defaults.model_validate(self.state.plans[scope].plan.get("defaults", {}))
             self._defaults[scope] = defaults.model_copy(update={"limits": defaults.limits.over(self.limits)})
         return Order(
             unit=unit,
-            step=self._step(scope, spans.step_of(unit)),
+            step=self._step(scope, name),
             defaults=self._defaults[scope],
-            known=self._known.setdefault(scope, Known(self.state, scope)),
+            known=self._known_of(scope),
             attempt=attempt,
             again=again,
         )
@@ -38,6 +38,11 @@ class Orders:
         """A plan was changed."""
         self.steps.pop(scope, None)
         self._known.pop(scope, None)
+
+    def _known_of(self, scope: str) -> Known:
+        if scope not in self._known:
+            self._known[scope] = Known(self.state, scope)
+        return self._known[scope]
 
     def _step(self, scope: str, name: str) -> Step:
         steps = self.steps.setdefault(scope, {})

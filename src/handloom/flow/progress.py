@@ -89,7 +89,8 @@ class Progress:
 
     def step(self, unit: str) -> Json:
         """The step of a unit as the flow file has it."""
-        return self.scopes[spans.scope_of(unit)].steps[spans.step_of(unit)]
+        scope, name = spans.split(unit)
+        return self.scopes[scope].steps[name]
 
     def is_over(self, unit: str) -> bool:
         return self.status.get(unit, "pending") in OVER
@@ -170,7 +171,7 @@ class Progress:
             self.running.add(unit)
 
     def _end(self, event: StepEnded) -> None:
-        unit, scope = event.span, self.scopes[spans.scope_of(event.span)]
+        unit = event.span
         self.running.discard(unit)
         self.queued.discard(unit)
         self.status[unit] = event.status
@@ -183,10 +184,12 @@ class Progress:
             self.items_failed[step] += [item] if event.status == "failed" else []
             self.items_skipped[step] += event.status == "skipped"
             return
+        span, name = spans.split(unit)
+        scope = self.scopes[span]
         scope.open -= 1
         if not scope.open:
-            self.closed.append(spans.scope_of(unit))
-        for other in scope.after[spans.step_of(unit)]:
+            self.closed.append(span)
+        for other in scope.after[name]:
             scope.left[other] -= 1
 
     def _revise(self, event: PlanRevised) -> None:

@@ -16,6 +16,8 @@ from jinja2.filters import do_indent, make_attrgetter
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from handloom.flow import shared
+
 LONGEST = 4_000_000  # characters that a template may make
 ALL_TEXTS = 16 * LONGEST  # characters that its filters may make on the way, all together
 SLOWEST = 2.0  # seconds
@@ -123,12 +125,22 @@ def shown(value: Any) -> Any:
     """How a value reads in a text: JSON for what is no text, nothing for null."""
     if isinstance(value, str | Undefined):
         return value
+    check_value(value)
     return "" if value is None else _to_json(value)
+
+
+def check_value(value: Any) -> None:
+    """Raises: SecurityError for a method, which is what a name gives that is no key but that all texts, lists or objects know."""
+    if callable(value):
+        name = getattr(value, "__name__", "it")
+        raise SecurityError(f"there is no key {name!r}, and the method of this name is called with {name}()")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Undefined):
         str(value)  # raises what is missing
+    if not indent and (known := shared.text_of(value)) is not None:
+        return known
     # The encoder calls this for what has no JSON form, such as the view of all steps.
     return json.dumps(value, ensure_ascii=False, indent=min(indent, 8) if indent else None, default=_plain)
 

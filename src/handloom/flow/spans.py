@@ -14,8 +14,16 @@ def step_of(unit: str) -> str:
     return unit.rpartition("/")[2].partition("#")[0]
 
 
+def split(unit: str) -> tuple[str, str]:
+    """The plan that a unit belongs to, and the name of its step there."""
+    scope, _, name = unit.rpartition("/")
+    return scope, name.partition("#")[0]
+
+
 def item_of(unit: str) -> int | None:
     """The place of an item among the items of its step; None for a whole step."""
+    if "#" not in unit:
+        return None
     number = unit.rpartition("/")[2].partition("#")[2]
     return int(number) if number else None
 

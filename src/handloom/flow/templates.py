@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from handloom.errors import TemplateError
+from handloom.flow import shared
 from handloom.messages import is_list, is_object
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ _RESULT = "result"
 class Reads:
     """What a template reads. `steps` and `inputs` are names below those; `names` are all other top-level names.
 
-    `unclear` holds what is read in a way that cannot be checked, such as `steps[x]`.
+    `unclear` holds what is read in a way that cannot be checked, such as `steps[x]`. `all_steps` says that it uses all of them at once, as `steps | tojson` does.
     """
 
     names: frozenset[str]
     steps: frozenset[str] = frozenset()
     inputs: frozenset[str] = frozenset()
     unclear: tuple[str, ...] = ()
+    all_steps: bool = False
 
 
 class Template:
@@ -89,6 +91,8 @@ class Template:
         if self._expression is None:
             return self.fill(values)
 
+        from handloom.flow import sandbox
+
         def result() -> Any:
             from jinja2 import Undefined
 
@@ -98,6 +102,7 @@ class Template:
             found = context.vars[_RESULT]
             if isinstance(found, Undefined):
                 str(found)  # raises, naming what is missing
+            sandbox.check_value(found)
             return _plain(found)
 
         return _guarded(result, self.text)
@@ -197,6 +202,8 @@ def _plain(value: Any) -> Any:
     """A value as JSON values: views become dicts and lists."""
     if isinstance(value, str | int | float | bool) or value is None:
         return value
+    if shared.is_shared(value):
+        return shared.copied(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return [_plain(item) for item in value]
@@ -208,16 +215,19 @@ def _reads(tree: "nodes.Template") -> Reads:
     names = set(meta.find_undeclared_variables(tree))
     below: dict[str, set[str]] = {"steps": set(), "inputs": set()}
     unclear: list[str] = []
+    looked_into: set[int] = set()
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if not isinstance(node.node, nodes.Name) or node.node.name not in below:
             continue
+        looked_into.add(id(node.node))
         if isinstance(node, nodes.Getattr):
             below[node.node.name].add(node.attr)
         elif isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
             below[node.node.name].add(node.arg.value)
         else:
             unclear.append(node.node.name)
-    return Reads(frozenset(names), frozenset(below["steps"]), frozenset(below["inputs"]), tuple(unclear))
+    whole = any(node.name == "steps" and id(node) not in looked_into for node in tree.find_all(nodes.Name))
+    return Reads(frozenset(names), frozenset(below["steps"]), frozenset(below["inputs"]), tuple(unclear), whole)
 
 
 def functions() -> frozenset[str]:

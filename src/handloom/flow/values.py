@@ -5,15 +5,16 @@ Only what a template reads is put together, so a step costs what it uses and not
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from handloom.flow import graph, spans
+from handloom.flow.shared import share
 from handloom.flow.templates import Reads
 from handloom.messages import Json
 from handloom.state import State
-from handloom.steps import PlanState
+from handloom.steps import PlanState, StepState
 
 LOCAL = ("item", "index", "previous", "round", "output")
 _TOOL = re.compile(r"tool_(.+)_result")
@@ -25,6 +26,7 @@ class Known:
 
     state: State
     scope: str
+    _outputs: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
     def plan(self) -> PlanState:
@@ -41,9 +43,16 @@ class Known:
         return {name: step.get("needs", []) for name, step in self.plan.steps.items()}
 
     def output(self, name: str) -> Any:
-        """What came of a step; a list for a `for_each` step, without the items that were skipped."""
+        """What came of a step; a list for a `for_each` step, without the items that were skipped. Of one that is over it is the same value for all who ask."""
         unit = spans.inside(self.scope, name)
         step = self.state.step(unit)
+        if not step.is_over:
+            return self._output(unit, step)
+        if name not in self._outputs:
+            self._outputs[name] = share(self._output(unit, step))
+        return self._outputs[name]
+
+    def _output(self, unit: str, step: StepState) -> Any:
         if step.items is None:
             return step.output
         items = [self.state.step(f"{unit}#{at}") for at in range(len(step.items))]
@@ -66,7 +75,7 @@ class Known:
         names = {read for found in reads for read in found.names}
         values: Json = {"inputs": self.plan.inputs, **local}
         if "steps" in names:
-            all_of_them = any(found.unclear or (not found.steps and "steps" in found.names) for found in reads)
+            all_of_them = any(found.unclear or found.all_steps for found in reads)
             wanted = self.before(name) if all_of_them else [one for found in reads for one in found.steps]
             values["steps"] = {one: self.view(one) for one in wanted if one in self.plan.steps}
         flat = [one for one in names if one not in values and one not in ("steps", *LOCAL)]

@@ -116,7 +116,7 @@ class Work:
         if found := self._cached(key, order):
             return found
         call = ToolCall(id=f"call{order.attempt:05d}", name=_BASH.name, arguments={"command": order.step.run})
-        if refused := await self._refusal(order, call, _BASH):
+        if refused := await self._refusal(order, call, _BASH, self._calling(order, call)):
             return refused
         ran = await self.workers.shell(order.step.run or "", texts, self.run)
         if ran.code or ran.fate:
@@ -131,11 +131,11 @@ class Work:
         name = order.step.tool or ""
         tool = self.workers.tool(name)
         call = ToolCall(id=f"call{order.attempt:05d}", name=name, arguments=self._arguments(order))
-        run = self.run.child(f"{order.span}/call-{call.id}")
+        run = self._calling(order, call)
         key = self._key(order, name, call.arguments)
         if found := self._cached(key, order):
             return found
-        if refused := await self._refusal(order, call, tool):
+        if refused := await self._refusal(order, call, tool, run):
             return refused
         started = time.monotonic()
         result = await gate.checked(run, call, tool, await _called(tool, call, run))
@@ -146,9 +146,11 @@ class Work:
         outcome = self._read(order, result.text)
         return self._kept(key, order, _recorded(outcome, returned))
 
-    async def _refusal(self, order: Order, call: ToolCall, tool: Tool) -> Failed | None:
+    def _calling(self, order: Order, call: ToolCall) -> Run:
+        return self.run.child(f"{order.span}/call-{call.id}")
+
+    async def _refusal(self, order: Order, call: ToolCall, tool: Tool, run: Run) -> Failed | None:
         """Why a call is not made: nobody knows whether it was made before a crash, or it is not allowed. Raises: SuspendedError, DeniedError."""
-        run = self.run.child(f"{order.span}/call-{call.id}")
         if order.again and not tool.repeatable and not _had_not_begun(order, run):
             return Failed(reason=UNKNOWN, unknown=True)
         if refused := await gate.refusal(run, call, tool):
@@ -181,6 +183,8 @@ class Work:
 
     def _with_artifacts(self, order: Order, done: Done) -> Outcome:
         """The outcome with the files that the step promised, which must be there."""
+        if not order.step.artifacts:
+            return done
         found: list[Event] = []
         for name in order.step.artifacts:
             path = self.run.workspace / name

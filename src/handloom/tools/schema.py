@@ -62,7 +62,7 @@ def _signature(function: Callable[..., Any], context_type: type) -> object:
 
 def _read(function: Callable[..., Any], context_type: type) -> Shape:
     import docstring_parser
-    from pydantic import ConfigDict, Field, create_model
+    from pydantic import ConfigDict, Field, ValidationError, create_model
 
     doc = docstring_parser.parse(inspect.getdoc(function) or "")
     about = {param.arg_name: " ".join((param.description or "").split()) for param in doc.params}
@@ -79,14 +79,14 @@ def _read(function: Callable[..., Any], context_type: type) -> Shape:
     model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
     parameters = slim(model.model_json_schema())
 
-    def check(arguments: Json) -> Json:
-        from pydantic import ValidationError
+    names = tuple(fields)
 
+    def check(arguments: Json) -> Json:
         try:
             checked = model.model_validate(arguments)
         except ValidationError as error:
             raise ToolError(explain(error.errors(include_url=False), parameters)) from None
-        return {name: getattr(checked, name) for name in model.model_fields}
+        return {name: getattr(checked, name) for name in names}
 
     description = "\n".join(part for part in (doc.short_description, doc.long_description) if part)
     return Shape(description=description, parameters=parameters, context_name=context_name, check=check)

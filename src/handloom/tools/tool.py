@@ -91,12 +91,16 @@ class Tool:
             name=self.name, description=self.description, parameters=self.parameters, variants=self.variants
         )
 
+    @cached_property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.call)
+
     async def run(self, arguments: Json, context: ToolContext) -> ToolResult:
         """Check the arguments and call. Raises: ToolError for wrong arguments, and whatever the tool raises."""
         values = self.check(arguments)
         if self.context_name:
             values = {**values, self.context_name: context}
-        if inspect.iscoroutinefunction(self.call):
+        if self._is_async:
             return as_result(await self.call(**values))
         return as_result(await asyncio.to_thread(self.call, **values))
 

@@ -114,8 +114,8 @@ def _step(event: StepQueued | StepStarted | StepRetried | StepRepeated | StepEnd
             return f"failed ({brief(event.reason)}), tried again in {event.delay:.1f} s"
         case StepRepeated(round=number):
             return f"round {number} is over, another follows"
-        case StepSummarised():
-            return "its output was summarised"
+        case StepSummarised(asked_by=asker):
+            return f"its output was summarised{f' for {asker}' if asker else ''}"
         case StepEnded(status=status, reason=reason):
             said = brief(reason) if reason else brief(_shown(event.output), 80)
             return f"{status}{' (from the cache)' if event.cached else ''}{f': {said}' if said else ''}"
