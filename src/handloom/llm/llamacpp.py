@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import sys
+import time
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -47,6 +48,7 @@ def main() -> None:
     try:
         server = _serve(options)
     except Exception as error:  # noqa: BLE001  # whatever it is, the parent must hear of it
+        _await_words()
         _answer(answers, Started(error=f"{type(error).__name__}: {error}"))
         os._exit(1)
     _answer(answers, Started(address=server.listening_address))
@@ -72,6 +74,17 @@ def _serve(options: Options) -> Any:
     params.warmup = False
     params.verbosity = 1  # errors; they go to the parent's log file
     return xllamacpp.Server(params)
+
+
+def _await_words() -> None:
+    """llama.cpp writes its log in a thread of its own: wait, a second at most, until it has said why it failed."""
+    seen = -1
+    for _ in range(20):
+        said = os.fstat(sys.stderr.fileno()).st_size
+        if said and said == seen:
+            return
+        seen = said
+        time.sleep(0.05)
 
 
 def _own_stdout() -> BinaryIO:
