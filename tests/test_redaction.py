@@ -139,7 +139,7 @@ def test_logs_lose_known_values_and_the_shapes_of_keys() -> None:
 
 def test_what_a_command_logs_loses_them_too() -> None:
     code = (
-        "import logging; from handloom.cli.work import redact_logs; from handloom.redaction import Redactor; "
+        "import logging; from handloom.cli.desk import redact_logs; from handloom.redaction import Redactor; "
         "redact_logs(Redactor.of('known-value-1')); logging.getLogger('handloom.x').warning('it is %s', 'known-value-1')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -66,10 +66,10 @@ def run(
     deny: Deny = False,
 ) -> None:
     """Do a task and print the answer."""
-    from handloom.cli import work
+    from handloom.cli import orders, work
 
-    limits = work.limits(max_turns, max_tokens, max_cost, timeout)
-    order = work.Order(
+    limits = orders.limits(max_turns, max_tokens, max_cost, timeout)
+    order = orders.Order(
         model=model,
         agent=agent,
         limits=limits,
@@ -78,15 +78,15 @@ def run(
         schema=schema,
         workspace=workspace,
         images=tuple(image or ()),
-        approval=work.approval(yes=yes, ask=ask, deny=deny),
+        approval=orders.approval(yes=yes, ask=ask, deny=deny),
     )
     if plan or no_cache:
         from handloom.cli import plan as plans
 
         if not plan or go_on:
             raise ConfigError("--no-cache goes with --plan" if not plan else "--plan starts anew, so it excludes -c")
-        raise typer.Exit(plans.carry_out(work.read_task(task), order, keep=not no_cache))
-    raise typer.Exit(work.run(work.read_task(task), order, go_on=go_on))
+        raise typer.Exit(plans.carry_out(orders.read_task(task), order, keep=not no_cache))
+    raise typer.Exit(work.run(orders.read_task(task), order, go_on=go_on))
 
 
 @app.command("plan")
@@ -103,11 +103,11 @@ def plan_goal(
     workspace: Workspace = None,
 ) -> None:
     """Plan a goal and print the plan as a flow file, without carrying it out."""
-    from handloom.cli import plan, work
+    from handloom.cli import orders, plan
 
-    limits = work.limits(None, max_tokens, max_cost, timeout)
-    order = work.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace)
-    raise typer.Exit(plan.show(work.read_task(goal), order, keep=not no_cache, explain=explain))
+    limits = orders.limits(None, max_tokens, max_cost, timeout)
+    order = orders.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace)
+    raise typer.Exit(plan.show(orders.read_task(goal), order, keep=not no_cache, explain=explain))
 
 
 @app.command()
@@ -120,12 +120,12 @@ def chat(
     deny: Deny = False,
 ) -> None:
     """Talk with an agent; each line is a task in one conversation. An empty line or Ctrl-D ends it."""
-    from handloom.cli import work
+    from handloom.cli import orders, work
 
     raise typer.Exit(
         work.chat(
-            work.Order(
-                model=model, agent=agent, workspace=workspace, approval=work.approval(yes=yes, ask=ask, deny=deny)
+            orders.Order(
+                model=model, agent=agent, workspace=workspace, approval=orders.approval(yes=yes, ask=ask, deny=deny)
             )
         )
     )
@@ -158,14 +158,14 @@ def resume(
     deny: Deny = False,
 ) -> None:
     """Go on with a run where it stopped."""
-    from handloom.cli import work
+    from handloom.cli import orders, work
 
-    order = work.Order(
+    order = orders.Order(
         model=model,
-        limits=work.limits(max_turns, max_tokens, max_cost, timeout),
+        limits=orders.limits(max_turns, max_tokens, max_cost, timeout),
         as_json=as_json,
         out=out,
-        approval=work.approval(yes=yes, ask=ask, deny=deny),
+        approval=orders.approval(yes=yes, ask=ask, deny=deny),
     )
     if again or values:
         from handloom.cli import flow

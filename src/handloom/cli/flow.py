@@ -6,7 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from handloom import config, wiring
-from handloom.cli import codes, work
+from handloom.cli import codes
+from handloom.cli.desk import Desk
+from handloom.cli.orders import Order
+from handloom.cli.work import known_run, loaded_for
 from handloom.errors import ConfigError
 from handloom.flow import draw, files, inputs
 from handloom.flow.flow import Flow
@@ -18,22 +21,22 @@ from handloom.wiring.wishes import Given
 FORMATS = {"mermaid": draw.mermaid, "json": draw.as_json, "text": draw.text}
 
 
-def run(path: Path, given: Iterable[str], order: work.Order) -> int:
+def run(path: Path, given: Iterable[str], order: Order) -> int:
     """Carry out a flow; the answer goes to standard output, the report of its steps to standard error."""
-    loaded = work.loaded_for(order.folder())
+    loaded = loaded_for(order.folder())
     flow = Flow.load(path)
     values = inputs.read(given, flow.plan.inputs)
-    desk = work.Desk(order)
+    desk = Desk(order)
     return desk.work(
         lambda: flows.begin_flow(loaded, flow, values, order.wishes(), desk.given(), workspace=order.folder())
     )
 
 
-def resume(run_id: str, again: Iterable[str], given: Iterable[str], order: work.Order) -> int:
+def resume(run_id: str, again: Iterable[str], given: Iterable[str], order: Order) -> int:
     """Go on with the run of a flow, from a step or with other inputs."""
-    loaded, run_id = work.known_run(order, run_id)
+    loaded, run_id = known_run(order, run_id)
     values = _values(loaded, run_id, given)
-    desk = work.Desk(order)
+    desk = Desk(order)
     return desk.work(
         lambda: wiring.reopen(loaded, run_id, order.wishes(), desk.given(), again=tuple(again), values=values)
     )

@@ -40,11 +40,11 @@ def flow_run(
     deny: Deny = False,
 ) -> None:
     """Carry out a flow and print its outputs."""
-    from handloom.cli import flow, work
+    from handloom.cli import flow, orders
 
-    limits = work.limits(None, max_tokens, max_cost, timeout)
-    approval = work.approval(yes=yes, ask=ask, deny=deny)
-    order = work.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace, approval=approval)
+    limits = orders.limits(None, max_tokens, max_cost, timeout)
+    approval = orders.approval(yes=yes, ask=ask, deny=deny)
+    order = orders.Order(model=model, limits=limits, as_json=as_json, out=out, workspace=workspace, approval=approval)
     raise typer.Exit(flow.run(file, given or [], order))
 
 
@@ -145,13 +145,13 @@ def runs_answer(
     deny: Deny = False,
 ) -> None:
     """Answer the open question of a run, and go on with it."""
-    from handloom.cli import work
+    from handloom.cli import orders, work
 
     raise typer.Exit(
         work.resume(
             run_id,
-            work.Order(as_json=as_json, approval=work.approval(yes=yes, ask=ask, deny=deny)),
-            answer=work.read_task(answer),
+            orders.Order(as_json=as_json, approval=orders.approval(yes=yes, ask=ask, deny=deny)),
+            answer=orders.read_task(answer),
         )
     )
 

@@ -4,8 +4,10 @@ from handloom.wiring.agents import build_agent, known_tools
 from handloom.wiring.doors import resume, run
 from handloom.wiring.models import EMBEDDED, NO_MODEL, Progress, open_model
 from handloom.wiring.profiles import remember_mode, remember_profile, remembered_profiles
+from handloom.wiring.reopening import reopen
 from handloom.wiring.safety import checkpoints_for, policy_for, safety_for, sandbox_for
-from handloom.wiring.sessions import Session, begin, open_store, reopen
+from handloom.wiring.session import Session, open_store
+from handloom.wiring.tasks import begin
 from handloom.wiring.wishes import Approval, Given, Wishes, limits_for
 
 __all__ = [

@@ -12,7 +12,8 @@ from handloom.llm.model import Model
 from handloom.messages import ImagePart, Json
 from handloom.runs import Asker, Limits, Reader, RunResult
 from handloom.tools import Tool, Toolset
-from handloom.wiring.sessions import begin, reopen
+from handloom.wiring.reopening import reopen
+from handloom.wiring.tasks import begin
 from handloom.wiring.wishes import Given, Wishes
 
 if TYPE_CHECKING:

@@ -1,41 +1,34 @@
-"""From settings and a flow to a run of it: the agents, tools, models and shells that its steps name, and the public door `run_flow`."""
+"""From settings and a flow to a run of it, and the public door `run_flow`."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import handloom
 from handloom import config
-from handloom.agents import Agent
 from handloom.agents.presets import PRESETS
 from handloom.config import Loaded
-from handloom.errors import ConfigError, FlowError
 from handloom.flow.cache import FolderCache
 from handloom.flow.check import Surroundings
 from handloom.flow.engine import Engine, begun
 from handloom.flow.flow import Flow
 from handloom.flow.report import Report
 from handloom.flow.revision import Revision
-from handloom.flow.shell import Ran, shell
-from handloom.flow.workers import Job, Planner, plain
+from handloom.flow.workers import Planner
 from handloom.journal import Store
 from handloom.llm.model import Model
 from handloom.plans import Plan, StepLimits
 from handloom.runs import Asker, Limits, Reader, Run, RunResult
 from handloom.tools import Tool, Toolset
-from handloom.wiring.agents import build_agent, known_tools
-from handloom.wiring.models import open_model
-from handloom.wiring.planning import goal_session, planner_of
-from handloom.wiring.profiles import remember_mode
+from handloom.wiring.agents import known_tools
 from handloom.wiring.safety import safety_for
-from handloom.wiring.sessions import Session, one_at_a_time, store_of
-from handloom.wiring.wishes import Given, Wishes
-
-FLOW = "flow"  # the key among a run's settings that says it is one of a flow
+from handloom.wiring.session import Session, one_at_a_time, store_of
+from handloom.wiring.wishes import FLOW, Given, Wishes
+from handloom.wiring.workers import SettingsWorkers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,56 +50,6 @@ class FlowSession(Session):
         return flow_result(result, self.run) if self.run.state.plans else result
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingsWorkers:
-    """Workers as the settings name them; a model that is given does the work of all that name none, and without `own_planner` it plans too."""
-
-    loaded: Loaded
-    given: Given
-    model_name: str = ""
-    own_planner: Planner | None = None
-    _models: dict[str, Model] = field(default_factory=dict[str, Model])
-
-    @property
-    def planner(self) -> Planner:
-        return self.own_planner or planner_of(self)
-
-    @cached_property
-    def tools(self) -> dict[str, Tool]:
-        """Every tool that a step can name."""
-        own = {tool.name: tool for tool in self.given.tools if isinstance(tool, Tool)}
-        return known_tools(loaded=self.loaded, opened=lambda: self.model("", "")) | own
-
-    async def model(self, name: str, agent: str) -> Model:
-        if self.given.model is not None and name in ("", self.given.model.name):
-            return self.given.model
-        section = self.loaded.settings.agents.get(agent)
-        spec = name or self.model_name or (section.model if section else "")
-        if spec not in self._models:
-            self._models[spec] = await open_model(self.loaded, spec, self.given.progress)
-        return self._models[spec]
-
-    def agent(self, job: Job, run: Run) -> Agent:
-        agent = build_agent(self.loaded, job.agent, job.model, run.workspace, output=job.output, extra=self.given.tools)
-        if job.tools is not None:
-            known = {**self.tools, **{tool.name: tool for tool in agent.tools if isinstance(tool, Tool)}}
-            agent = replace(agent, tools=tuple(known[name] for name in dict.fromkeys((*job.tools, "terminate"))))
-        return replace(agent, prompt=replace(plain(job.system), next_step="")) if job.system else agent
-
-    def tool(self, name: str) -> Tool:
-        if name not in self.tools:
-            raise ConfigError(f"there is no tool {name!r}; there are: {', '.join(self.tools)}")
-        return self.tools[name]
-
-    async def shell(self, command: str, variables: Mapping[str, str], run: Run) -> Ran:
-        return await shell(command, variables, run)
-
-    async def aclose(self) -> None:
-        for model in self._models.values():
-            remember_mode(self.loaded, model)
-            await model.aclose()
-
-
 @asynccontextmanager
 async def begin_flow(
     loaded: Loaded,
@@ -119,7 +62,9 @@ async def begin_flow(
     planner: Planner | None = None,
 ) -> AsyncGenerator[FlowSession]:
     """A new run of a flow, checked and ready to work. Raises: FlowError before anything is recorded."""
-    async with workers_of(loaded, given, wishes.model, planner) as workers:
+    async with aclosing(
+        SettingsWorkers(loaded=loaded, given=given, model_name=wishes.model, own_planner=planner)
+    ) as workers:
         flow.check(known_to(given, flow.folder))
         first = begun(flow.plan, values, folder=flow.folder)
         with store_of(loaded, given) as store:
@@ -154,14 +99,7 @@ async def reopened(
     values: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[FlowSession]:
     """A known run of a flow, to go on with; the steps of `again` run once more, and `values` are new values of its inputs. Raises: FlowError."""
-    if not run.state.plans:
-        if again or values:
-            raise FlowError("this run has no plan yet, so no steps and no inputs; resume it without --from and --set")
-        run.limits = given.limits or before_plan(loaded, wishes.limits)
-        async with goal_session(loaded, run, wishes, given) as session:
-            yield session
-        return
-    async with workers_of(loaded, given, wishes.model, None) as workers:
+    async with aclosing(SettingsWorkers(loaded=loaded, given=given, model_name=wishes.model)) as workers:
         engine = engine_of(loaded, run, workers)
         plan = Plan.model_validate(run.state.plans[""].plan)
         run.limits = given.limits or limits_of(loaded, plan, wishes.limits)
@@ -221,16 +159,6 @@ def engine_of(loaded: Loaded, run: Run, workers: SettingsWorkers, plan: Plan | N
         limits=StepLimits(max_turns=loaded.settings.limits.max_turns),
         plan=plan,
     )
-
-
-@asynccontextmanager
-async def workers_of(
-    loaded: Loaded, given: Given, model: str, planner: Planner | None
-) -> AsyncGenerator[SettingsWorkers]:
-    async with AsyncExitStack() as stack:
-        workers = SettingsWorkers(loaded=loaded, given=given, model_name=model, own_planner=planner)
-        stack.push_async_callback(workers.aclose)
-        yield workers
 
 
 async def run_flow(  # noqa: PLR0913 - the public door

@@ -14,6 +14,8 @@ from handloom.runs import Asker, Limits, Reader
 from handloom.tools import Tool, Toolset
 from handloom.wiring.models import Progress
 
+FLOW = "flow"  # the key among a run's settings that says it is one of a flow
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
