@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -21,6 +22,13 @@ settings.load_profile("shared")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """What a test leaves open fails its own module, and not whichever runs when it happens to be collected."""
+    yield
+    gc.collect()
 
 
 # The embedded model, for tests marked `model`.

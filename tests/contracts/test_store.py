@@ -56,6 +56,8 @@ async def test_what_was_appended_is_read_back_in_order(store: Store) -> None:
     await journal.append(*written[1:])
     assert store.read("r1") == written
     assert store.read("r1", since=2) == written[2:]
+    assert store.read("r1", since=1, most=1) == written[1:2]
+    assert store.summary("r1") == store.recent()[0]
     await journal.aclose()
 
 
@@ -74,7 +76,7 @@ async def test_a_run_is_open_once_and_can_be_opened_again_when_it_is_closed(stor
 
 
 async def test_an_unknown_run_is_said_to_be_unknown(store: Store) -> None:
-    for look in (store.open, store.read):
+    for look in (store.open, store.read, store.summary):
         with pytest.raises(RunNotFoundError):
             look("nothing")
     assert not store.is_open("nothing")

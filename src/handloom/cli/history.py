@@ -48,7 +48,7 @@ def show(run_id: str) -> None:
     state = State()
     for event in events:
         state.apply(event)
-    summary = next(item for item in store.recent(100_000) if item.id == events[0].run)
+    summary = store.summary(events[0].run)
     usage = state.usage
     rows = [
         ("run", summary.id),

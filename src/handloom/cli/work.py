@@ -74,20 +74,19 @@ def _last_conversation(loaded: config.Loaded, folder: Path) -> str:
 
 def _is_of_flow(store: Store, run_id: str) -> bool:
     """Whether the run carries out a flow or makes a plan, and so is no conversation."""
-    events = store.read(run_id)
-    return bool(events) and isinstance(events[0], RunStarted) and FLOW in events[0].settings
+    first = store.read(run_id, most=1)
+    return bool(first) and isinstance(first[0], RunStarted) and FLOW in first[0].settings
 
 
 def known_run(order: Order, run_id: str) -> tuple[config.Loaded, str]:
     """The run that is named, or the newest that can go on, with the settings of its workspace."""
     loaded = config.load(folder=order.folder())
     with closing(wiring.open_store(loaded)) as store:
-        runs = {summary.id: summary for summary in store.recent(MANY)}
         if run_id:
-            run_id = find(store, run_id)
+            summary = store.summary(find(store, run_id))
         else:
-            waiting = (each.id for each in runs.values() if each.status in ("suspended", "running"))
-            run_id = next((each for each in waiting if not store.is_open(each)), "")
-    if not run_id:
+            waiting = (each for each in store.recent(MANY) if each.status in ("suspended", "running"))
+            summary = next((each for each in waiting if not store.is_open(each.id)), None)
+    if summary is None:
         raise ConfigError("no run waits to go on; `handloom runs list` shows them all")
-    return loaded_for(Path(runs[run_id].workspace)) if run_id in runs else loaded, run_id
+    return loaded_for(Path(summary.workspace)), summary.id

@@ -64,8 +64,12 @@ class Store(Protocol):
         """The journal of a known run. Raises: RunNotFoundError, RunLockedError."""
         ...
 
-    def read(self, run: str, since: int = 0) -> list[Event]:
-        """The events of a run from `seq` on, also while another process writes it. Raises: RunNotFoundError."""
+    def read(self, run: str, since: int = 0, most: int | None = None) -> list[Event]:
+        """The events of a run from `seq` on, `most` of them, also while another process writes it. Raises: RunNotFoundError."""
+        ...
+
+    def summary(self, run: str) -> RunSummary:
+        """The line about one run. Raises: RunNotFoundError."""
         ...
 
     def recent(self, limit: int = 20) -> list[RunSummary]:

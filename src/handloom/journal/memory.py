@@ -49,12 +49,18 @@ class MemoryStore:
         self.opened.add(run)
         return MemoryJournal(self, run)
 
-    def read(self, run: str, since: int = 0) -> list[Event]:
-        return self._known(run)[since:]
+    def read(self, run: str, since: int = 0, most: int | None = None) -> list[Event]:
+        return self._known(run)[since : None if most is None else since + most]
+
+    def summary(self, run: str) -> RunSummary:
+        summary = RunSummary(id=run)
+        for event in self._known(run):
+            summary = summarise(summary, event)
+        return summary
 
     def recent(self, limit: int = 20) -> list[RunSummary]:
         newest = list(reversed(self.runs))[:limit]
-        return [self._summary(run) for run in newest]
+        return [self.summary(run) for run in newest]
 
     def is_open(self, run: str) -> bool:
         return run in self.opened
@@ -75,9 +81,3 @@ class MemoryStore:
         if run not in self.runs:
             raise RunNotFoundError(f"no run {run!r} in this store")
         return self.runs[run]
-
-    def _summary(self, run: str) -> RunSummary:
-        summary = RunSummary(id=run)
-        for event in self.runs[run]:
-            summary = summarise(summary, event)
-        return summary

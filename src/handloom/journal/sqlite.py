@@ -78,15 +78,24 @@ class SqliteStore:
         return SqliteJournal(self, RunSummary(id=run))
 
     def open(self, run: str) -> Journal:
-        return SqliteJournal(self, self._known(run))
+        return SqliteJournal(self, self.summary(run))
 
-    def read(self, run: str, since: int = 0) -> list[Event]:
-        self._known(run)
-        rows = self.database.execute("SELECT body FROM events WHERE run = ? AND seq >= ? ORDER BY seq", (run, since))
+    def read(self, run: str, since: int = 0, most: int | None = None) -> list[Event]:
+        self.summary(run)
+        rows = self.database.execute(
+            "SELECT body FROM events WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?",
+            (run, since, -1 if most is None else most),
+        )
         try:
             return [decode(body) for (body,) in rows]
         except (msgspec.DecodeError, sqlite3.DatabaseError) as error:
             raise JournalError(f"run {run!r} cannot be read: {error}. Was it written by a newer handloom?") from error
+
+    def summary(self, run: str) -> RunSummary:
+        summary = self._summary(run)
+        if summary is None:
+            raise RunNotFoundError(f"no run {run!r}; `handloom runs list` shows those there are")
+        return summary
 
     def recent(self, limit: int = 20) -> list[RunSummary]:
         rows = self.database.execute(f"{_SUMMARY} ORDER BY started DESC, id DESC LIMIT ?", (limit,))
@@ -106,12 +115,6 @@ class SqliteStore:
     def close(self) -> None:
         with self.writing:
             self.database.close()
-
-    def _known(self, run: str) -> RunSummary:
-        summary = self._summary(run)
-        if summary is None:
-            raise RunNotFoundError(f"no run {run!r}; `handloom runs list` shows those there are")
-        return summary
 
     def _summary(self, run: str) -> RunSummary | None:
         row = self.database.execute(f"{_SUMMARY} WHERE id = ?", (run,)).fetchone()
