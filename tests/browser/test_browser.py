@@ -272,6 +272,14 @@ async def test_addresses_that_may_not_be_opened_are_refused(url: str, words: str
         await actions.navigate(desk.session, url)
 
 
+async def test_an_address_is_opened_as_people_write_it(desk: Desk):
+    port = desk.site.host.rpartition(":")[2]
+    for written in (f"localhost:{port}/x", f"127.0.0.1:{port}"):
+        assert f"opened http://{written}" in await actions.navigate(desk.session, written)
+    with pytest.raises(ToolError, match="mailto: is not allowed"):
+        await actions.navigate(desk.session, "mailto:a@example.org")
+
+
 async def test_a_redirect_an_image_and_a_script_cannot_reach_what_the_guard_refuses(desk: Desk):
     with Site({"*": page("<p>the secret of the house</p>")}) as inner:
         text = await desk.open(redirect(f"{inner.url}/metadata"))

@@ -1,5 +1,6 @@
 """Access: where a browser may go, which is what the guard lets it reach, and the files of the workspace."""
 
+import re
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,10 @@ from handloom.net import Guard
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Response, Route
+
+
+_HERE = ("localhost", "127.0.0.1")  # where hardly anything speaks https
+_PORT = re.compile(r"[0-9]{1,5}(?:[/?#]|$)")
 
 
 class Access:
@@ -30,9 +35,7 @@ class Access:
             if not self.may_open(url):
                 raise ToolError(f"{url}: only files of the workspace can be opened")
             return url
-        if "://" not in url and not url.partition(":")[0].isalpha():  # what begins with letters alone may be a scheme
-            url = f"https://{url}"
-        place = self.guard.place(url)
+        place = self.guard.place(_with_scheme(url))
         await self.guard.addresses(place.host, place.port)
         fragment = urlsplit(url).fragment
         return f"{place.url}#{fragment}" if fragment else place.url
@@ -62,3 +65,11 @@ class Access:
         else:
             self._notes.append(f"refused: {route.request.url[:200]} is not in the workspace")
             await route.abort("accessdenied")
+
+
+def _with_scheme(url: str) -> str:
+    """An address as people write it, with what they leave out. Letters before a colon are a scheme, unless a port follows."""
+    name, _, rest = url.partition(":")
+    if "://" in url or (name.isalpha() and not _PORT.match(rest) and rest):
+        return url
+    return f"{'http' if name.partition('/')[0] in _HERE else 'https'}://{url}"
