@@ -1,9 +1,9 @@
 """Which MiniWoB++ tasks a model solves in the browser: solved, turns, tokens and seconds of each.
 
-    uv run python bench/miniwob.py [-m MODEL] [--seeds 1 2] [--keep FOLDER] [TASK ...]
-    uv run python bench/miniwob.py --oracles [TASK ...]
+    uv run python bench/miniwob.py [-m MODEL] [--seeds 1 2] [--tasks TASK ...] [--keep FOLDER]
+    uv run python bench/miniwob.py --oracles [--tasks TASK ...]
 
-Without tasks, twenty easy ones. `handloom runs show RUN` with `HANDLOOM_HOME=FOLDER/data` shows how a try went. `--oracles` runs the scripted ones of the tests instead.
+Without `--tasks`, twenty easy ones. `handloom runs show RUN` with `HANDLOOM_HOME=FOLDER/data` shows how a try went. `--oracles` runs the scripted ones of the tests instead.
 """
 
 import argparse
@@ -132,7 +132,7 @@ async def by_oracles(names: list[str], seeds: list[int]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tasks", nargs="*")
+    parser.add_argument("--tasks", nargs="+", default=[], metavar="TASK")
     parser.add_argument("-m", "--model", default="")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--oracles", action="store_true")

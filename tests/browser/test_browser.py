@@ -276,8 +276,10 @@ async def test_an_address_is_opened_as_people_write_it(desk: Desk):
     port = desk.site.host.rpartition(":")[2]
     for written in (f"localhost:{port}/x", f"127.0.0.1:{port}"):
         assert f"opened http://{written}" in await actions.navigate(desk.session, written)
-    with pytest.raises(ToolError, match="mailto: is not allowed"):
-        await actions.navigate(desk.session, "mailto:a@example.org")
+    assert f"opened http://localhost:{port}/" in await actions.navigate(desk.session, f"LOCALHOST:{port}")
+    for written in ("mailto:a@example.org", "tel:12345", "javascript:1/alert(1)"):
+        with pytest.raises(ToolError, match=f"{written.partition(':')[0]}: is not allowed"):
+            await actions.navigate(desk.session, written)
 
 
 async def test_a_redirect_an_image_and_a_script_cannot_reach_what_the_guard_refuses(desk: Desk):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from handloom.errors import TemplateError
 from handloom.flow import templates
+from handloom.flow.shared import share
 from handloom.flow.templates import fill, fill_all, holds
 
 VALUES = {
@@ -74,6 +75,8 @@ def test_a_template_that_is_one_expression_gives_the_value_itself() -> None:
         ("{{ 'x'.format(1) }}", "not safely callable"),
         ("{{ inputs.values }}", "no key 'values'"),
         ("all: {{ inputs.names.count }}", "called with count()"),
+        ("{{ inputs.values | tojson }}", "no key 'values'"),
+        ("{{ [inputs.values] }}", "no key 'values'"),
     ],
 )
 def test_what_cannot_be_filled_is_told(text: str, said: str) -> None:
@@ -81,6 +84,17 @@ def test_what_cannot_be_filled_is_told(text: str, said: str) -> None:
         with pytest.raises(TemplateError) as error:
             filled(text, VALUES)
         assert said in str(error.value)
+
+
+@pytest.mark.parametrize("value", [{"title": "x"}, ["x"]])
+@pytest.mark.parametrize("text", ["{{ v.titel }}", "{{ v.pop() }}", "{{ v + 1 }}"])
+def test_what_is_told_of_a_shared_value_is_what_is_told_of_any(text: str, value: object) -> None:
+    told: list[str] = []
+    for one in (value, share(value)):
+        with pytest.raises(TemplateError) as error:
+            fill(text, {"v": one})
+        told.append(str(error.value))
+    assert told[0] == told[1]
 
 
 @pytest.mark.timeout(20)

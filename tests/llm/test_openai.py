@@ -306,6 +306,14 @@ async def test_a_name_behind_a_whole_call_begins_one_where_all_have_the_index_ze
     assert [made.arguments for made in got.message.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
 
 
+async def test_arguments_that_go_ever_deeper_are_the_models_fault() -> None:
+    def piece(arguments: str) -> Json:
+        return chunk({"tool_calls": [{"index": 0, "function": {"name": "add", "arguments": arguments}}]})
+
+    got, _, _ = await ask([streamed(piece("[" * 3_000), piece("}"), chunk({}, "tool_calls"))], WITH_TOOL)
+    assert got.message.tool_calls[0].error
+
+
 async def test_calls_of_tools_that_there_are_not_go_back_with_names_that_services_take() -> None:
     search = msgspec.structs.replace(ADD, name="repo.search")
     names = ["multi_tool_use.parallel", "my tool\n" + "x" * 300, "", "加", "add", "repo.search"]

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
 
 
 _HERE = ("localhost", "127.0.0.1")  # where hardly anything speaks https
+_SCHEMES = {
+    "http",
+    "https",
+    "ws",
+    "wss",
+    "ftp",
+    "file",
+    "mailto",
+    "tel",
+    "sms",
+    "javascript",
+    "data",
+    "about",
+    "blob",
+    "chrome",
+}
 _PORT = re.compile(r"[0-9]{1,5}(?:[/?#]|$)")
 
 
@@ -68,8 +84,8 @@ class Access:
 
 
 def _with_scheme(url: str) -> str:
-    """An address as people write it, with what they leave out. Letters before a colon are a scheme, unless a port follows."""
+    """An address as people write it, with what they leave out. Letters before a colon are a scheme, unless they can be none and a port follows."""
     name, _, rest = url.partition(":")
-    if "://" in url or (name.isalpha() and not _PORT.match(rest) and rest):
+    if "://" in url or (rest and name.isalpha() and (name.lower() in _SCHEMES or not _PORT.match(rest))):
         return url
-    return f"{'http' if name.partition('/')[0] in _HERE else 'https'}://{url}"
+    return f"{'http' if re.split('[/?#]', name)[0].lower() in _HERE else 'https'}://{url}"

@@ -88,7 +88,7 @@ class BrowserSession:
 
     async def _fault(self, error: Exception) -> ToolError:
         """What became of the browser, in words; one that died is brought back. Raises: ToolError when it cannot be started."""
-        if "Page crashed" in str(error):
+        if "Page crashed" in str(error) or "Target crashed" in str(error):
             return ToolError(f"the tab crashed at {await self.tabs.give_up()} and an empty one is open")
         if self._running is None or not self._running.is_dead:
             return ToolError(brief(error))

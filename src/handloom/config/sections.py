@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from handloom.errors import ConfigError
 from handloom.policy import Mode, Rule, Taint
@@ -68,13 +68,21 @@ class AgentSettings(Section):
     max_turns: Annotated[int, Field(ge=1)] | None = None
 
 
+def _duration(value: str | float | None) -> str | float | None:
+    try:
+        seconds(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
 class LimitSettings(Section):
     """What a run may use. `timeout` takes seconds or `10m`; cost is USD."""
 
     max_turns: Annotated[int, Field(ge=1)] = 50
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    timeout: str | float | None = None
+    timeout: Annotated[str | float | None, AfterValidator(_duration)] = None
 
 
 class PriceSettings(Section):

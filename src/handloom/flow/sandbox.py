@@ -125,20 +125,20 @@ def shown(value: Any) -> Any:
     """How a value reads in a text: JSON for what is no text, nothing for null."""
     if isinstance(value, str | Undefined):
         return value
-    check_value(value)
     return "" if value is None else _to_json(value)
 
 
 def check_value(value: Any) -> None:
     """Raises: SecurityError for a method, which is what a name gives that is no key but that all texts, lists or objects know."""
     if callable(value):
-        name = getattr(value, "__name__", "it")
+        name = getattr(value, "__name__", "it").lstrip("_")
         raise SecurityError(f"there is no key {name!r}, and the method of this name is called with {name}()")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Undefined):
         str(value)  # raises what is missing
+    check_value(value)
     if not indent and (known := shared.text_of(value)) is not None:
         return known
     # The encoder calls this for what has no JSON form, such as the view of all steps.
@@ -146,6 +146,7 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
+    check_value(value)
     if isinstance(value, Mapping):
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return list(value) if isinstance(value, Iterable) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

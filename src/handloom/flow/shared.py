@@ -25,6 +25,10 @@ class _Object(_Shared, dict[str, Any]):
     pass
 
 
+for _kind, _name in ((_List, "list"), (_Object, "dict")):
+    _kind.__module__, _kind.__name__ = "builtins", _name  # as which the errors of templates speak of them
+
+
 def share(value: Any) -> Any:
     """An equal value that is shared; what is no list and no object is given as it is."""
     if is_list(value):

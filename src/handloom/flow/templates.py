@@ -91,8 +91,6 @@ class Template:
         if self._expression is None:
             return self.fill(values)
 
-        from handloom.flow import sandbox
-
         def result() -> Any:
             from jinja2 import Undefined
 
@@ -102,7 +100,6 @@ class Template:
             found = context.vars[_RESULT]
             if isinstance(found, Undefined):
                 str(found)  # raises, naming what is missing
-            sandbox.check_value(found)
             return _plain(found)
 
         return _guarded(result, self.text)
@@ -202,6 +199,10 @@ def _plain(value: Any) -> Any:
     """A value as JSON values: views become dicts and lists."""
     if isinstance(value, str | int | float | bool) or value is None:
         return value
+    if callable(value):
+        from handloom.flow import sandbox
+
+        sandbox.check_value(value)
     if shared.is_shared(value):
         return shared.copied(value)
     if isinstance(value, Mapping):

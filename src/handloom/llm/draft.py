@@ -22,11 +22,11 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
+        text = "".join(self.arguments).strip()
         try:
-            json.loads("".join(self.arguments))
-        except ValueError:
+            return text.endswith("}") and bool(json.loads(text) or True)
+        except (ValueError, RecursionError):
             return False
-        return True
 
 
 @dataclass
@@ -111,10 +111,11 @@ class Draft:
         if last is None:
             return None
         named = bool(piece.function and piece.function.name)
-        begins = piece.id != last.id if piece.id else not last.id and last.is_whole
+        is_other = bool(piece.id) and piece.id != last.id
         if piece.index is None:
-            return None if named or (piece.id and begins) else last
-        return None if named and last.name and begins else last
+            return None if named or is_other else last
+        begins = named and last.name and (is_other or (not piece.id and not last.id and last.is_whole))
+        return None if begins else last
 
 
 def _usage(usage: Any, price: Price | None) -> Usage:

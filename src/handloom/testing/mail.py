@@ -1,5 +1,6 @@
 """MailServer: a mail server on this machine that takes messages and keeps them, for tests of what sends mail."""
 
+import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class MailServer:
         ...  # send to server.host, server.port
     assert server.received[0].message["Subject"] == "hello"
 
-    Each conversation has a thread; leaving the context waits until all have ended.
+    Each conversation has a thread; leaving the context ends them all.
     """
 
     def __init__(self, refuse: frozenset[str] = frozenset()) -> None:
@@ -42,24 +43,35 @@ class MailServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
+        self._server.hang_up()
         self._server.server_close()
 
 
 class _Listener(ThreadingTCPServer):
+    request_queue_size = 128
+
     def __init__(self, post: MailServer) -> None:
         super().__init__(("127.0.0.1", 0), _Conversation)
         self.post = post
+        self.talking: set[socket.socket] = set()
+
+    def hang_up(self) -> None:
+        """End the conversations that go on, so that nobody waits for a client that says nothing."""
+        for each in list(self.talking):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 class _Conversation(StreamRequestHandler):
-    """One conversation, as RFC 5321 has it; a client that says nothing for `timeout` seconds is left."""
+    """One conversation, as RFC 5321 has it."""
 
-    timeout = 10
     server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]  # always the one that made it
 
     def handle(self) -> None:
-        with suppress(OSError):  # the client went away or fell silent: what it had handed in is kept
+        self.server.talking.add(self.connection)
+        with suppress(OSError):  # the client went away: what it had handed in is kept
             self._talk()
+        self.server.talking.discard(self.connection)
 
     def _talk(self) -> None:
         post, sender, receivers = self.server.post, "", list[str]()

@@ -55,7 +55,7 @@ def _content(source: str, base: str, url: str) -> str:
         with suppress(ValueError, KeyError):
             link.set("href", urljoin(base, link.attrib["href"]))
     for element in list(tree.iter("noscript")):
-        element.drop_tag()  # trafilatura leaves out what is in it
+        element.tag = "div"  # trafilatura leaves out what is in a noscript
     found = trafilatura.extract(
         tree, url=url or None, output_format="markdown", include_links=True, include_tables=True, favor_recall=True
     )

@@ -48,6 +48,7 @@ async def begin_goal(
             goal,
             store=store,
             workspace=workspace,
+            limits=given.limits or before_plan(loaded, wishes.limits),
             settings=wishes.recorded() | {FLOW: "", GOAL: how.recorded()},
             asker=one_at_a_time(given.asker),
             readers=given.readers,
@@ -65,7 +66,6 @@ async def begin_goal(
 async def goal_session(loaded: Loaded, run: Run, wishes: Wishes, given: Given) -> AsyncGenerator[FlowSession]:
     """What works on a run that begins with a goal and has no plan yet."""
     how = Goal(**run.state.settings[GOAL])
-    run.limits = given.limits or before_plan(loaded, wishes.limits)
     async with aclosing(SettingsWorkers(loaded=loaded, given=given, model_name=wishes.model)) as workers:
         planner = workers.planning(keep=how.keep)
 

@@ -73,6 +73,7 @@ def _of_flow(
         return flows.reopened(loaded, run, wishes, given, again=again, values=values)
     if again or values:
         raise FlowError("this run has no plan yet, so no steps and no inputs; resume it without --from and --set")
+    run.limits = given.limits or flows.before_plan(loaded, wishes.limits)
     return planning.goal_session(loaded, run, wishes, given)
 
 
