@@ -128,17 +128,17 @@ def shown(value: Any) -> Any:
     return "" if value is None else _to_json(value)
 
 
-def check_value(value: Any) -> None:
-    """Raises: SecurityError for a method, which is what a name gives that is no key but that all texts, lists or objects know."""
-    if callable(value):
-        name = getattr(value, "__name__", "it").lstrip("_")
-        raise SecurityError(f"there is no key {name!r}, and the method of this name is called with {name}()")
+def no_value(method: Any) -> SecurityError:
+    """The error for a method, which is what a name gives that is no key but that all texts, lists or objects know."""
+    name = getattr(method, "__name__", "it").lstrip("_")
+    return SecurityError(f"there is no key {name!r}, and the method of this name is called with {name}()")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Undefined):
         str(value)  # raises what is missing
-    check_value(value)
+    if callable(value):
+        raise no_value(value)
     if not indent and (known := shared.text_of(value)) is not None:
         return known
     # The encoder calls this for what has no JSON form, such as the view of all steps.
@@ -146,7 +146,8 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    check_value(value)
+    if callable(value):
+        raise no_value(value)
     if isinstance(value, Mapping):
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return list(value) if isinstance(value, Iterable) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

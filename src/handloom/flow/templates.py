@@ -202,7 +202,7 @@ def _plain(value: Any) -> Any:
     if callable(value):
         from handloom.flow import sandbox
 
-        sandbox.check_value(value)
+        raise sandbox.no_value(value)
     if shared.is_shared(value):
         return shared.copied(value)
     if isinstance(value, Mapping):
