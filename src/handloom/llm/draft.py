@@ -22,11 +22,14 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        text = "".join(self.arguments).strip()
+        text = "".join(self.arguments).rstrip()
+        if not text.endswith("}"):
+            return False
         try:
-            return text.endswith("}") and bool(json.loads(text) or True)
+            json.loads(text)
         except (ValueError, RecursionError):
             return False
+        return True
 
 
 @dataclass
